@@ -1,0 +1,214 @@
+//! `leasehold run`: acquire, start, watch over child, lease and signals, release.
+//!
+//! `acquire` gets the hold, `supervise` runs the command under it with its guardian (`guard`, `follow`), `child` and
+//! `terminal` are how it is started, `signals` and `talk` what arrives meanwhile.
+
+mod acquire;
+mod child;
+mod follow;
+mod guard;
+mod signals;
+mod supervise;
+mod talk;
+mod terminal;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use leasehold::clock::{BootClock, Clock};
+use leasehold::policy::Class;
+use leasehold::policy::duration::human;
+use leasehold::{Locks, Name, Outcome, StoreUrl};
+
+use self::acquire::Got;
+use self::signals::Signals;
+use self::supervise::{Ended, Run};
+use self::talk::Talk;
+use crate::args::{Place, RunArgs};
+use crate::exit;
+use crate::say::say;
+
+/// How long releases and undos may still take when everything else is over.
+const SETTLE: Duration = Duration::from_secs(1);
+/// `stop_grace` if nobody says: the smaller of this and a sixth of the TTL.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs a command under a lock.
+pub(crate) fn main(place: &Place, args: RunArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let code = match runtime {
+        // The main thread drives this future, which `child` relies on.
+        Ok(runtime) => {
+            let code = runtime.block_on(run(place, args));
+            // A store call that hangs must not hold up the end.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => Err(error.into()),
+    };
+    ExitCode::from(code.unwrap_or_else(|error| {
+        say(&brief(&format!("{error:#}")));
+        exit::FAILED
+    }))
+}
+
+async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
+    let order = Order::read(place, &args)?;
+    let mut signals = Signals::listen()?;
+    let (ear, mut talk, news) = Talk::new();
+    let mut opening = leasehold::open(order.store.to_string()).observer(ear);
+    if let Some(file) = place.policy_file() {
+        opening = opening.policies(file);
+    }
+    if let Some(holder) = place.holder()? {
+        opening = opening.holder(holder);
+    }
+    let locks = opening.build().await?;
+    let class = locks.policies().class(&args.class, BootClock.now())?;
+    let grace = stop_grace(&args, &class);
+    let mut under = locks.class(&args.class).stop_grace(grace);
+    if let Some(ttl) = args.ttl {
+        under = under.ttl(ttl);
+    }
+    if let Some(wait) = args.nonblock.then_some(Duration::ZERO).or(args.wait) {
+        under = under.wait(wait);
+    }
+    let got = acquire::acquire(&locks, &under, &order.name, &mut signals, &mut talk).await;
+    let code = match got {
+        Got::Held(hold) => {
+            let run = Run {
+                argv: order.argv,
+                store: order.store,
+                holder: locks.holder().to_string(),
+                grace,
+            };
+            let (ended, outcome) = supervise::supervise(&run, hold, &mut signals, &mut talk, news).await;
+            talk.rest();
+            conclude(&locks, &order.name, ended, outcome, &talk)
+        }
+        Got::Busy(busy) => {
+            say(&acquire::about_busy(&busy));
+            Ok(args.conflict_exit_code)
+        }
+        Got::Interrupted(signal) => Ok(exit::of_signal(signal.as_raw())),
+        Got::Failed(error) => Err(acquire::about_failure(&error, locks.store().describe())),
+    };
+    // Whatever happened: what was asked of the store and not answered is undone as far as it can be.
+    locks.shutdown(SETTLE).await;
+    code
+}
+
+/// At most three lines. Only a policy file can have more to say, and there is a verb for that.
+fn brief(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    match lines.as_slice() {
+        [first, second, _, rest @ ..] if !rest.is_empty() => {
+            let more = rest.len() + 1;
+            format!("{first}\n{second}\n{more} more lines: `leasehold policy check FILE` shows all problems")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// What is to be done, checked before anything is opened.
+struct Order {
+    name: Name,
+    store: StoreUrl,
+    argv: Vec<OsString>,
+}
+
+impl Order {
+    fn read(place: &Place, args: &RunArgs) -> anyhow::Result<Self> {
+        let name = Name::new(&args.name)?;
+        if args.shared {
+            bail!(
+                "-s: shared locks are not supported by this store yet\n\
+                 leave it out for an exclusive lock"
+            );
+        }
+        let argv = match (&args.shell, args.argv.is_empty()) {
+            (Some(_), false) => {
+                bail!("-c takes the whole command as one string; what follows the name is too much")
+            }
+            (Some(shell), true) => vec!["/bin/sh".into(), "-c".into(), shell.clone()],
+            (None, false) => args.argv.clone(),
+            (None, true) => bail!(
+                "no command: nothing to run under {name}\n\
+                 write it after the name, e.g. leasehold run {name} -- make"
+            ),
+        };
+        Ok(Self {
+            name,
+            store: place.store()?,
+            argv,
+        })
+    }
+}
+
+/// A future in this process stops where it is dropped, so classes mostly say 0; a process needs time to stop.
+fn stop_grace(args: &RunArgs, class: &Class) -> Duration {
+    let ttl = args.ttl.unwrap_or(class.ttl.get());
+    args.stop_grace
+        .or(Some(class.stop_grace).filter(|grace| !grace.is_zero()))
+        .unwrap_or_else(|| GRACE.min(ttl / 6))
+}
+
+/// Says what there is to say, and answers the exit code.
+fn conclude(
+    locks: &Locks,
+    name: &Name,
+    ended: anyhow::Result<Ended>,
+    outcome: Outcome,
+    talk: &Talk,
+) -> anyhow::Result<u8> {
+    if let Some(overlap) = talk.overlap() {
+        say(&format!(
+            "overlap: the command ran for {} without a lease on {name} that could be proven\n\
+             others may have run it in that time; check what it wrote, or use a class that fences",
+            human(overlap)
+        ));
+    }
+    match outcome {
+        Outcome::Debt { until } => say(&format!(
+            "the release of {name} could not be confirmed: {} does not answer\n\
+             the lease runs out by itself within {}",
+            locks.store().describe(),
+            human(until.since(BootClock.now()))
+        )),
+        Outcome::AlreadyLost if matches!(ended, Ok(Ended::ByItself(_))) => say(&format!(
+            "{name} was not ours any more when the command ended: someone else may have run at the same time\n\
+             check what it wrote, or have its target check LEASEHOLD_FENCE"
+        )),
+        _ => {}
+    }
+    match ended? {
+        Ended::ByItself(status) => Ok(exit::of_status(status)),
+        Ended::Stopped { reason, did } => {
+            say(&format!(
+                "lost the lease on {name}: {reason}\n\
+                 the command {did}\n\
+                 see that {} answers (leasehold show {name}), then run it again",
+                locks.store().describe()
+            ));
+            Ok(exit::LOST)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::brief;
+
+    #[test]
+    fn no_message_has_more_than_three_lines() {
+        assert_eq!(brief("a\nb\nc"), "a\nb\nc");
+        let cut = brief("a\nb\nc\nd");
+        assert!(cut.starts_with("a\nb\n2 more lines"), "{cut}");
+        assert_eq!(cut.lines().count(), 3);
+    }
+}

@@ -1,0 +1,256 @@
+//! `leasehold drill` as people use it: exit codes, files, and nothing left behind, however it ends.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use leasehold::clock::{BootClock, Clock};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// No test waits so long unless it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn leasehold(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command
+        .args(args)
+        .env_remove("LEASEHOLD_STORE")
+        .env_remove("LEASEHOLD_POLICIES");
+    command
+}
+
+fn ran(args: &[&str]) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = leasehold(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a real process is waited for, with a bound"
+)]
+fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let end = BootClock.now() + PATIENCE;
+    while !so() {
+        assert!(BootClock.now() < end, "waited for {what}, in vain");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The processes whose parent this is, from /proc.
+fn children(of: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        // The name in brackets may hold anything; the parent is the second word after it.
+        let parent = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        if parent == Some(of) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Gone, or dead and only not reaped yet (by whoever adopts orphans here).
+fn gone(pid: u32) -> bool {
+    matches!(state(pid), None | Some('Z'))
+}
+
+/// A drill under way: the director and the processes that it has started, at least so many.
+fn under_way(args: &[&str], folder: &Path, workers: usize) -> (Child, Vec<u32>) {
+    let child = leasehold(args)
+        .env("TMPDIR", folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pids = Vec::new();
+    eventually("the drill's processes", || {
+        pids = children(child.id());
+        pids.len() >= workers
+    });
+    (child, pids)
+}
+
+#[test]
+fn a_drill_on_sqlite_is_clean_and_its_history_can_be_judged_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (html, kept) = (at("drills.html"), at("kept"));
+    let (code, out, err) = ran(&[
+        "drill",
+        "run",
+        "release-fails",
+        "--on",
+        "sqlite",
+        "--html",
+        &html,
+        "--history",
+        &kept,
+        "-o",
+        "json",
+    ]);
+    assert_eq!(code, 0, "{out}{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["schema_version"], 1);
+    assert_eq!(report["drills"][0]["verdict"], "clean");
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(
+        page.contains("<svg") && page.contains("class=\"held\""),
+        "the timeline is drawn"
+    );
+    assert!(
+        !page.contains("<script") && !page.contains("http"),
+        "the page needs nothing from elsewhere"
+    );
+    let (code, out, err) = ran(&["drill", "report", &format!("{kept}/release-fails-sqlite.jsonl")]);
+    assert_eq!(code, 0, "{out}{err}");
+}
+
+#[test]
+fn a_history_with_a_stale_write_is_a_violation_and_no_history_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.jsonl");
+    let row = |place: u32, writer: &str, fence: u32| {
+        format!(
+            r#"{{"at":{place},"who":"target","what":"applied","place":{place},"name":"job:1","writer":"{writer}","write":1,"fence":"{fence}"}}"#
+        )
+    };
+    std::fs::write(&path, format!("{}\n{}\n", row(1, "a", 8), row(2, "<b>", 7))).unwrap();
+    let html = folder.path().join("bad.html").display().to_string();
+    let (code, out, _) = ran(&["drill", "report", &path.display().to_string(), "--html", &html]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("I3"), "{out}");
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(
+        page.contains("&lt;b&gt;") && !page.contains("<b>"),
+        "names are text, not markup"
+    );
+    std::fs::write(&path, "hello\n").unwrap();
+    let (code, _, err) = ran(&["drill", "report", &path.display().to_string()]);
+    assert_eq!(code, 2, "{err}");
+}
+
+#[test]
+fn what_cannot_be_run_is_an_error() {
+    let (code, _, err) = ran(&["drill", "run", "no-such-drill"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("drill list"), "{err}");
+    let (code, _, err) = ran(&["drill", "run", "--no-such-flag"]);
+    assert_eq!(code, 2, "{err}");
+    let (code, _, err) = ran(&["drill", "run", "eviction", "--on", "sqlite"]);
+    assert_eq!(code, 2, "{err}");
+}
+
+/// Somebody's store is drilled only if it says so itself.
+#[test]
+fn a_store_that_is_not_marked_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("locks.db");
+    let url = format!("sqlite:{}", file.display());
+    assert_eq!(ran(&["--store", &url, "run", "x", "--", "true"]).0, 0);
+    let (code, _, err) = ran(&["--store", &url, "drill", "run", "rolling-restart"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(
+        err.contains("not marked as drillable") && err.contains("CREATE TABLE"),
+        "{err}"
+    );
+    let db = rusqlite::Connection::open(&file).unwrap();
+    db.execute_batch("CREATE TABLE \"leasehold:drillable\" (why TEXT)")
+        .unwrap();
+    let (code, out, err) = ran(&["--store", &url, "drill", "run", "rolling-restart"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(
+        ran(&["--store", &url, "list", "-o", "name"]).1,
+        "",
+        "no lease is left"
+    );
+}
+
+#[test]
+fn ctrl_c_leaves_no_process_server_or_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    // A server and two workers.
+    let (mut drill, pids) = under_way(
+        &["drill", "run", "flood-while-renewing", "--on", "redis"],
+        folder.path(),
+        3,
+    );
+    kill(Pid::from_raw(drill.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(drill.wait().unwrap().code(), Some(2));
+    for pid in pids {
+        assert!(
+            gone(pid),
+            "process {pid} is still there, in state {:?}",
+            state(pid)
+        );
+    }
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        0,
+        "its folders are gone"
+    );
+}
+
+/// A director that is killed cannot clean up; its workers end all the same, the stopped one too.
+#[test]
+fn a_killed_director_leaves_no_worker() {
+    // Orphans are adopted by this very session: else the kernel would wake and hang up a stopped one by itself.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut drill, pids) = under_way(
+        &["drill", "run", "pause-and-delay", "--on", "sqlite"],
+        folder.path(),
+        2,
+    );
+    eventually("a stopped worker", || {
+        pids.iter().any(|pid| state(*pid) == Some('T'))
+    });
+    drill.kill().unwrap();
+    drill.wait().unwrap();
+    eventually("every worker's end", || pids.iter().all(|pid| gone(*pid)));
+}
+
+#[test]
+fn the_proxy_says_where_it_listens_and_ends_with_ctrl_c() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = server.local_addr().unwrap().to_string();
+    let mut proxy = leasehold(&["drill", "proxy", "--upstream", &upstream, "latency latency=10"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(proxy.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let way = std::net::TcpStream::connect(line.trim()).unwrap();
+    let (_through, _) = server.accept().unwrap();
+    drop(way);
+    kill(Pid::from_raw(proxy.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(proxy.wait().unwrap().code(), Some(0));
+    assert!(
+        std::net::TcpStream::connect(line.trim()).is_err(),
+        "nothing listens any more"
+    );
+}

@@ -1,0 +1,13 @@
+//! The cases, a file for each part of the contract. Each takes a fixture of its own.
+
+pub mod ambiguity;
+pub mod crossprocess;
+pub mod exclusion;
+pub mod expiry;
+pub mod fencing;
+pub mod listing;
+pub mod names;
+pub mod release;
+pub mod renewal;
+pub mod waiting;
+pub mod waking;

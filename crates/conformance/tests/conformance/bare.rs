@@ -1,0 +1,101 @@
+//! A store that can do no more than it must: what it cannot do is skipped, is declared, and is said by the store.
+
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_conformance::{Time, check_skips, find};
+use leasehold_core::Name;
+use leasehold_core::store::{
+    Answer, Ask, Capabilities, Failure, Given, Giving, Lease, Promise, Renewal, Renewed, SharedStore, Store,
+};
+
+use crate::fixture::Memory;
+
+leasehold_conformance::suite! {
+    time: Virtual,
+    fixture: bare(),
+    skips: [
+        "fencing::trap_11_grows_across_hand_over",
+        "fencing::hand_over_respects_the_floor",
+        "ambiguity::void_is_not_queued",
+        "waiting::waiters_are_served_in_order",
+        "waiting::handed_over_lease_shuts_others_out",
+        "waiting::asking_again_keeps_the_place",
+        "waiting::trap_17_granted_after_waiting_is_alive",
+        "waiting::waiter_that_gave_up_is_forgotten",
+        "waiting::trap_19_dead_waiter_costs_no_more_than_a_claim",
+        "waiting::unconfirmed_claim_runs_out",
+        "waiting::waiter_entry_runs_out",
+        "waiting::asking_again_renews_the_entry",
+        "waiting::waiters_are_counted",
+        "waking::*",
+        "listing::names_are_in_order",
+        "listing::prefix_is_literal",
+        "listing::limit_and_truncation",
+        "listing::only_live_leases_are_listed",
+        "crossprocess::*",
+    ],
+}
+
+fn bare() -> Memory {
+    Memory::behind(|store, _| Arc::new(Bare(store)))
+}
+
+#[derive(Debug)]
+struct Bare(SharedStore);
+
+#[async_trait::async_trait]
+impl Store for Bare {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("bare", Promise::Volatile)
+    }
+
+    fn describe(&self) -> String {
+        "bare:".to_owned()
+    }
+
+    async fn acquire(&self, ask: &Ask, within: Duration) -> Result<Answer, Failure> {
+        let unqueued = Ask {
+            queue: None,
+            ..ask.clone()
+        };
+        self.0.acquire(&unqueued, within).await
+    }
+
+    async fn renew(&self, batch: &[Renewal], within: Duration) -> Vec<Result<Renewed, Failure>> {
+        self.0.renew(batch, within).await
+    }
+
+    async fn release(&self, giving: &Giving, within: Duration) -> Result<Given, Failure> {
+        self.0.release(giving, within).await
+    }
+
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, Failure> {
+        self.0.inspect(name, within).await
+    }
+}
+
+#[test]
+fn the_reason_for_a_skip_names_the_store_and_what_it_lacks() {
+    let case = find("waking::hint_arrives").unwrap();
+    let reason = case.ruled_out(&Capabilities::new("bare", Promise::Volatile));
+    let wanted = "the bare store says that it keeps no queue of waiters and it cannot wake waiters";
+    assert_eq!(reason.as_deref(), Some(wanted));
+}
+
+#[test]
+fn undeclared_stale_and_unknown_skips_are_told() {
+    for (declared, told) in [
+        (vec![], "skipped without being declared: [\"fencing::"),
+        (
+            vec!["release::twice_is_not_owned"],
+            "but played: [\"release::twice_is_not_owned\"]",
+        ),
+        (vec!["nothing::at_all"], "no such case: [\"nothing::at_all\"]"),
+    ] {
+        let panicked = catch_unwind(|| check_skips(Time::Virtual, async { bare() }, &declared)).unwrap_err();
+        let said = panicked.downcast_ref::<String>().unwrap();
+        assert!(said.contains(told), "{said}");
+    }
+}

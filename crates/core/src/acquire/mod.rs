@@ -1,0 +1,8 @@
+//! Ask, wait, ask again; undo what is ambiguous.
+
+mod enter;
+mod machine;
+mod shell;
+
+pub use machine::{Acquiring, End, Next, POLL, REGISTERED};
+pub(crate) use shell::acquire;

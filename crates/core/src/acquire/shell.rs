@@ -1,0 +1,370 @@
+//! The thin shell around the acquire machine: the gate, the breaker, the store, and what is owed when the caller goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::enter::{Entering, unavailable};
+use super::machine::{Acquiring, End, Next};
+use crate::breaker::Admission;
+use crate::call::bounded;
+use crate::client::{Acquired, Inner};
+use crate::clock::{Moment, until};
+use crate::error::{Busy, Error};
+use crate::event::{Subject, What};
+use crate::gate::{Permit, Place};
+use crate::hold::Hold;
+use crate::keeper::{Command, Entry};
+use crate::life::Life;
+use crate::policy::{Class, Enforcement, OnError};
+use crate::request::Request;
+use crate::store::{Answer, Ask, Cause, Failure, Grant, Listener};
+use crate::word::Token;
+
+/// Acquires, as long as the client is open: one that still waits when it shuts down leaves like a cancelled one.
+pub(crate) async fn acquire(inner: &Arc<Inner>, request: Request, place: Place) -> Result<Acquired, Error> {
+    tokio::select! {
+        biased;
+        () = inner.closing.cancelled() => Err(Error::Closed),
+        answer = proceed(inner, request, place) => answer,
+    }
+}
+
+/// Validate, then the gate, then the breaker, then the store, then wait.
+async fn proceed(inner: &Arc<Inner>, request: Request, place: Place) -> Result<Acquired, Error> {
+    let started = inner.tools.clock.now();
+    let class = request
+        .tweaks
+        .apply(&inner.book.class(&request.class, started)?)?;
+    let id = inner.tools.next_id();
+    let wait = class.acquire.wait;
+    let entering = Entering {
+        inner,
+        id,
+        started,
+        name: &request.name,
+        class: &class,
+        over: false,
+    };
+    let permit = match entering.enter(place).await? {
+        Ok(permit) => permit,
+        Err(busy) => return Ok(Acquired::Busy(busy)),
+    };
+    // What the gate took of the wait is gone.
+    let left = (started + wait).since(inner.tools.clock.now());
+    let token = Token::fresh(&inner.tools.holder, &class.name, &*inner.tools.random);
+    let can_queue = inner.tools.store.capabilities().queue;
+    let now = inner.tools.clock.now();
+    Attempt {
+        inner: Arc::clone(inner),
+        id,
+        started,
+        acquiring: Acquiring::new(Arc::clone(&class), left, can_queue, now),
+        ask: Ask {
+            mode: request.mode,
+            lock_delay: class.release.lock_delay,
+            floor: inner.tools.floors.of(&request.name),
+            ..Ask::new(request.name.clone(), token, class.ttl)
+        },
+        class,
+        request,
+        permit: Some(permit),
+        listener: None,
+        in_flight: false,
+        probing: false,
+        seen: Seen::default(),
+        done: false,
+    }
+    .run()
+    .await
+}
+
+/// What the waiter saw of the holder before it.
+#[derive(Debug, Default)]
+struct Seen {
+    busy: bool,
+    /// When the lease it waits for is over if nobody renews it.
+    over_at: Option<Moment>,
+    /// Since when it waits behind a lease of this very process whose work is done: a debt.
+    debt_since: Option<Moment>,
+}
+
+/// One acquire in progress. Dropping it at any point undoes what it may have done.
+struct Attempt {
+    inner: Arc<Inner>,
+    id: u64,
+    started: Moment,
+    acquiring: Acquiring,
+    ask: Ask,
+    class: Arc<Class>,
+    request: Request,
+    permit: Option<Permit>,
+    listener: Option<Listener>,
+    /// An ask has been sent and not been answered.
+    in_flight: bool,
+    /// This ask is the breaker's probe.
+    probing: bool,
+    seen: Seen,
+    done: bool,
+}
+
+impl Attempt {
+    async fn run(mut self) -> Result<Acquired, Error> {
+        let mut next = self.acquiring.ask(self.now());
+        loop {
+            next = match next {
+                Next::Ask { within, queue } => self.ask(within, queue).await,
+                Next::Rest { until } => self.rest(until).await,
+                Next::End(end) => return self.end(end),
+            };
+        }
+    }
+
+    async fn ask(&mut self, within: Duration, queue: Option<Duration>) -> Next {
+        let inner = Arc::clone(&self.inner);
+        let waits = self.now();
+        // Renewals and releases do not pass here: a flood of acquires cannot hold them up.
+        let _slot = match until(&*inner.tools.clock, waits + within, inner.asking.acquire()).await {
+            Some(Ok(slot)) => slot,
+            Some(Err(_)) => {
+                return self
+                    .acquiring
+                    .refused("the client is shutting down".to_owned(), self.now());
+            }
+            None => {
+                let why = "too many asks of this client are on their way already";
+                let failure = Failure::not_done(Cause::Overloaded, why);
+                let (now, random) = (self.now(), inner.tools.random.bits());
+                return self.acquiring.failed(&failure, waits, now, random);
+            }
+        };
+        let within = within.saturating_sub(self.now().since(waits));
+        // After the wait for a slot: what was learnt meanwhile counts for those in the queue too.
+        let admission = inner.tools.breaker().admit(self.now());
+        match admission {
+            Admission::Refuse { until } => {
+                let left = until.since(self.now());
+                let why = format!(
+                    "the store has not been answering; the next try is due in {} ms",
+                    left.as_millis()
+                );
+                return self.acquiring.refused(why, self.now());
+            }
+            Admission::Probe => self.probing = true,
+            Admission::Pass => {}
+        }
+        self.ask.queue = queue;
+        if queue.is_some() && self.listener.is_none() {
+            self.listener = Some(inner.tools.store.listen(&self.ask.name, &self.ask.token));
+        }
+        let sent_at = self.now();
+        self.in_flight = true;
+        let result = bounded(&inner.tools, within, inner.tools.store.acquire(&self.ask, within)).await;
+        self.in_flight = false;
+        self.probing = false;
+        let (now, random) = (self.now(), inner.tools.random.bits());
+        match result {
+            Ok(answer) => {
+                inner.tools.breaker().succeeded();
+                self.look(&answer, now);
+                self.acquiring.answered(answer, sent_at, now, random)
+            }
+            Err(failure) => {
+                self.count(&failure, now);
+                self.acquiring.failed(&failure, sent_at, now, random)
+            }
+        }
+    }
+
+    fn count(&self, failure: &Failure, now: Moment) {
+        // Only what is about the way to the store: a store that refuses us is there.
+        if failure.transient() {
+            self.inner.tools.breaker().failed(now);
+        } else {
+            self.inner.tools.breaker().abandoned();
+        }
+    }
+
+    fn look(&mut self, answer: &Answer, now: Moment) {
+        if let Answer::Busy(busy) = answer {
+            self.seen.busy = true;
+            if let Some(fence) = busy.fence {
+                self.inner.tools.floors.saw(&self.ask.name, fence);
+                self.ask.floor = self.inner.tools.floors.of(&self.ask.name);
+            }
+            self.seen.over_at = busy.remaining.map(|left| now + left);
+            if busy.holder == self.inner.tools.holder.as_str() {
+                self.seen.debt_since.get_or_insert(now);
+            }
+        }
+    }
+
+    async fn rest(&mut self, until: Moment) -> Next {
+        let sleep = self.inner.tools.clock.sleep_until(until);
+        match &self.listener {
+            Some(listener) => tokio::select! {
+                () = listener.woken() => {}
+                () = sleep => {}
+            },
+            None => sleep.await,
+        }
+        self.acquiring.rested(self.now())
+    }
+
+    fn end(mut self, end: End) -> Result<Acquired, Error> {
+        let took = self.now().since(self.started);
+        match end {
+            End::Held { sent_at, grant } => Ok(Acquired::Held(self.held(sent_at, grant, took))),
+            End::Busy(busy) => {
+                let me = self.inner.tools.holder.as_str();
+                let busy = Busy::from_store(self.ask.name.clone(), busy, took, me);
+                self.emit(
+                    None,
+                    What::Busy {
+                        took,
+                        holder: busy.holder.clone(),
+                        held_here: busy.held_here,
+                    },
+                );
+                self.over();
+                Ok(Acquired::Busy(busy))
+            }
+            End::Unavailable { cause, message } => Err(self.fail(cause, message, took)),
+            End::FallBack { cause, .. } => Ok(Acquired::Held(self.fall_back(cause, took))),
+            End::TooLate => {
+                self.emit(None, What::TooLate);
+                let open = self.class.acquire.on_error == OnError::FailOpen
+                    || self.class.mode == Enforcement::Shadow;
+                if open {
+                    return Ok(Acquired::Held(self.fall_back(Cause::TimedOut, took)));
+                }
+                Err(self.fail(
+                    Cause::TimedOut,
+                    "the grant came too late to be used".to_owned(),
+                    took,
+                ))
+            }
+        }
+    }
+
+    fn held(mut self, sent_at: Moment, grant: Grant, took: Duration) -> Hold {
+        let now = self.now();
+        self.inner.tools.floors.saw(&self.ask.name, grant.fence);
+        let takeover = self
+            .seen
+            .over_at
+            .filter(|over| now >= *over)
+            .map(|over| now.since(over));
+        let behind_debt = self.seen.debt_since.map(|since| now.since(since));
+        self.emit(
+            Some(grant),
+            What::Acquired {
+                took,
+                waited: self.seen.busy,
+                takeover,
+                behind_debt,
+            },
+        );
+        let seed = self.inner.tools.random.bits();
+        let life = Life::granted(Arc::clone(&self.class), seed, now, sent_at, grant, now);
+        let tombstone = self.acquiring.ambiguous();
+        self.adopt(life, tombstone, None)
+    }
+
+    fn fall_back(mut self, cause: Cause, took: Duration) -> Hold {
+        if self.class.acquire.on_error == OnError::FailClosed {
+            self.emit(None, What::WouldRefuse { cause });
+        }
+        self.emit(None, What::FellBack { cause, took });
+        // What the asks may have left is not undone but healed with, by the same token: a grant whose answer was lost
+        // would otherwise look like someone else's.
+        let asked = self.acquiring.owes_undo();
+        let seed = self.inner.tools.random.bits();
+        let life = Life::local_only(Arc::clone(&self.class), seed, asked, self.now());
+        let heal_token = asked.then(|| self.ask.token.clone());
+        self.adopt(life, false, heal_token)
+    }
+
+    /// From here on the keeper keeps it.
+    fn adopt(&mut self, life: Life, tombstone: bool, heal_token: Option<Token>) -> Hold {
+        let name = self.ask.name.clone();
+        let mut entry = Entry::new(
+            self.id,
+            life,
+            name.clone(),
+            self.ask.token.clone(),
+            self.permit.take(),
+        );
+        entry.tombstone = tombstone;
+        entry.heal_token = heal_token;
+        entry.tweaks = self.request.tweaks;
+        let hold = Hold {
+            id: self.id,
+            name,
+            class: Arc::clone(&self.class.name),
+            shared: Arc::clone(&entry.shared),
+            keeper: self.inner.keeper.clone(),
+            clock: Arc::clone(&self.inner.tools.clock),
+        };
+        self.inner.keeper.send(Command::Adopt(Box::new(entry)));
+        self.done = true;
+        hold
+    }
+
+    fn fail(&mut self, cause: Cause, message: String, took: Duration) -> Error {
+        self.emit(None, What::Unavailable { cause, took });
+        self.over();
+        unavailable(&self.ask.name, &self.class, cause, message)
+    }
+
+    /// It has ended without a hold.
+    fn over(&mut self) {
+        self.undo();
+        self.done = true;
+    }
+
+    /// Takes back what may have been left in the store.
+    fn undo(&self) {
+        if self.in_flight || self.acquiring.owes_undo() {
+            self.inner.keeper.send(Command::Undo {
+                id: self.inner.tools.next_id(),
+                name: self.ask.name.clone(),
+                token: self.ask.token.clone(),
+                class: Arc::clone(&self.class),
+            });
+        }
+    }
+
+    fn emit(&self, grant: Option<Grant>, what: What) {
+        let fence = grant.map(|grant| grant.fence);
+        let subject = Subject {
+            name: Some(&self.ask.name),
+            class: &self.class.name,
+            fence,
+            hold: self.id,
+        };
+        self.inner.tools.events.emit(&subject, what);
+    }
+
+    fn now(&self) -> Moment {
+        self.inner.tools.clock.now()
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        // The caller dropped the acquire: at whatever point, nothing of it stays.
+        if self.probing {
+            self.inner.tools.breaker().abandoned();
+        }
+        self.undo();
+        self.emit(
+            None,
+            What::Cancelled {
+                took: self.now().since(self.started),
+            },
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Is the store worth asking now?
+//!
+//! After repeated transport errors, acquires are answered at once instead of each waiting out a time-out; one probe
+//! at a time finds recovery. Renewals and releases of existing holds never ask here. Pure: the caller brings the time.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// Consecutive failures that open it.
+const THRESHOLD: u32 = 5;
+/// The first pause before a probe; doubles with every failed one.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What an acquire may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Ask the store.
+    Pass,
+    /// Ask the store, as the one that finds out whether it is back.
+    Probe,
+    /// Do not ask before then.
+    Refuse {
+        /// The next probe.
+        until: Moment,
+    },
+}
+
+/// The state of the way to the store.
+#[derive(Debug, Default)]
+pub struct Breaker {
+    failures: u32,
+    pause: Duration,
+    /// Open until then.
+    until: Option<Moment>,
+    probing: bool,
+}
+
+impl Breaker {
+    /// May an acquire ask?
+    pub fn admit(&mut self, now: Moment) -> Admission {
+        match self.until {
+            None => Admission::Pass,
+            Some(until) if self.probing || now < until => Admission::Refuse { until },
+            Some(_) => {
+                self.probing = true;
+                Admission::Probe
+            }
+        }
+    }
+
+    /// The store answered something, to anyone: it is there.
+    pub fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The store did not answer.
+    pub fn failed(&mut self, now: Moment) {
+        self.probing = false;
+        self.failures = self.failures.saturating_add(1);
+        if self.failures >= THRESHOLD {
+            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            self.until = Some(now + self.pause);
+        }
+    }
+
+    /// A probe was cancelled before it was answered: the next acquire probes.
+    pub fn abandoned(&mut self) {
+        self.probing = false;
+    }
+
+    /// It refuses acquires.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.until.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn opens_after_repeated_failures_only() {
+        let mut breaker = Breaker::default();
+        for _ in 0..THRESHOLD - 1 {
+            breaker.failed(at(0));
+            assert_eq!(breaker.admit(at(0)), Admission::Pass);
+        }
+        breaker.failed(at(0));
+        assert_eq!(breaker.admit(at(0)), Admission::Refuse { until: at(250) });
+    }
+
+    #[test]
+    fn one_success_in_between_starts_the_count_anew() {
+        let mut breaker = Breaker::default();
+        for _ in 0..100 {
+            (0..THRESHOLD - 1).for_each(|_| breaker.failed(at(0)));
+            breaker.succeeded();
+        }
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn one_probe_at_a_time() {
+        let mut breaker = Breaker::default();
+        (0..THRESHOLD).for_each(|_| breaker.failed(at(0)));
+        assert_eq!(breaker.admit(at(300)), Admission::Probe);
+        assert!(matches!(breaker.admit(at(300)), Admission::Refuse { .. }));
+        breaker.abandoned();
+        assert_eq!(breaker.admit(at(300)), Admission::Probe);
+        breaker.failed(at(300));
+        assert_eq!(breaker.admit(at(500)), Admission::Refuse { until: at(800) });
+        assert_eq!(breaker.admit(at(800)), Admission::Probe);
+        breaker.succeeded();
+        assert_eq!(breaker.admit(at(800)), Admission::Pass);
+    }
+
+    #[test]
+    fn the_pause_grows_to_a_bound() {
+        let mut breaker = Breaker::default();
+        (0..50).for_each(|_| breaker.failed(at(0)));
+        assert_eq!(breaker.admit(at(0)), Admission::Refuse { until: at(5000) });
+    }
+}

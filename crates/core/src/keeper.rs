@@ -1,0 +1,365 @@
+//! One per client: drives the machines. Due renewals in batches, deadlines, healing, releases, debts.
+//!
+//! The keeper only moves bytes and timers; every decision is the machine's (`life/`). It is one task that owns all
+//! lives, so no two steps of a life can race. Store calls run beside it and report back through a channel.
+
+mod command;
+mod entry;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+pub use command::Left;
+pub(crate) use command::{Command, Handle};
+pub(crate) use entry::Entry;
+
+use crate::call::{self, Answered, Heal, Result3};
+use crate::clock::Moment;
+use crate::event::{Events, Loss, Subject, What};
+use crate::life::{Effect, Input, Life, ReleaseAnswer, State};
+use crate::policy::Class;
+use crate::store::{Answer, Ask, Claim, Given, Giving, Renewal, Renewed, TOMBSTONE};
+use crate::tools::Tools;
+use crate::word::{Name, Token};
+
+/// The most commands of one turn: timers must not wait behind a flood.
+const TURN: usize = 128;
+
+/// The task that keeps.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    tools: Tools,
+    commands: mpsc::UnboundedReceiver<Command>,
+    answers: mpsc::UnboundedReceiver<Answered>,
+    answer: mpsc::UnboundedSender<Answered>,
+    entries: HashMap<u64, Entry>,
+    timers: BTreeSet<(Moment, u64)>,
+    /// Renewals that are due in this turn, by their time-out.
+    due: BTreeMap<Duration, Vec<(u64, Renewal)>>,
+}
+
+impl Keeper {
+    /// Starts the task on the current runtime. It ends when every handle is gone and nothing is left to do.
+    pub(crate) fn spawn(tools: Tools) -> Handle {
+        let (sender, commands) = mpsc::unbounded_channel();
+        let (answer, answers) = mpsc::unbounded_channel();
+        let keeper = Self {
+            tools,
+            commands,
+            answers,
+            answer,
+            entries: HashMap::new(),
+            timers: BTreeSet::new(),
+            due: BTreeMap::new(),
+        };
+        tokio::spawn(keeper.run());
+        Handle(sender)
+    }
+
+    async fn run(mut self) {
+        let mut open = true;
+        while open || !self.entries.is_empty() {
+            let next = self.timers.first().map_or(Moment::FAR, |(at, _)| *at);
+            let sleep = self.tools.clock.sleep_until(next);
+            tokio::select! {
+                biased;
+                Some(answered) = self.answers.recv() => self.answered(answered),
+                command = self.commands.recv(), if open => match command {
+                    Some(command) => self.command(command),
+                    None => open = false,
+                },
+                () = sleep, if next < Moment::FAR => {}
+            }
+            // What has come meanwhile belongs to the same turn, and its renewals to the same batch.
+            while let Ok(answered) = self.answers.try_recv() {
+                self.answered(answered);
+            }
+            for _ in 0..TURN {
+                let Ok(command) = self.commands.try_recv() else {
+                    break;
+                };
+                self.command(command);
+            }
+            self.tick();
+            self.send_renewals();
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Adopt(entry) => {
+                let id = entry.id;
+                self.entries.insert(id, *entry);
+                self.step(id, Input::Tick);
+            }
+            Command::Release { id, answer } => {
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    match (answer, entry.outcome) {
+                        (Some(answer), Some(outcome)) => {
+                            let _ = answer.send(outcome);
+                        }
+                        (Some(answer), None) => entry.waiting.push(answer),
+                        (None, _) => {}
+                    }
+                }
+                self.step(id, Input::Release);
+            }
+            Command::Undo {
+                id,
+                name,
+                token,
+                class,
+            } => self.undo(id, name, token, class),
+            Command::Policies(classes) => {
+                let changed: Vec<_> = self
+                    .entries
+                    .values()
+                    .filter_map(|entry| {
+                        let class = classes.get(&entry.life.class().name)?;
+                        // A tweak that no longer fits the new class leaves the hold with what it was granted under.
+                        Some((entry.id, entry.tweaks.apply(class).ok()?))
+                    })
+                    .collect();
+                for (id, class) in changed {
+                    self.step(id, Input::PolicyChanged(class));
+                }
+            }
+            Command::EndAll(loss) => {
+                let ids: Vec<_> = self.entries.keys().copied().collect();
+                ids.into_iter().for_each(|id| self.step(id, Input::End(loss)));
+            }
+            Command::Count(answer) => {
+                let _ = answer.send(self.count());
+            }
+        }
+    }
+
+    fn undo(&mut self, id: u64, name: Name, token: Token, class: Arc<Class>) {
+        let life = Life::undo(class, self.tools.random.bits(), self.tools.clock.now());
+        let mut entry = Entry::new(id, life, name, token, None);
+        entry.tombstone = true;
+        self.entries.insert(id, entry);
+        self.step(id, Input::Tick);
+    }
+
+    fn answered(&mut self, answered: Answered) {
+        if answered.reached_store() {
+            self.tools.breaker().succeeded();
+        }
+        match answered {
+            Answered::Renew { id, sent_at, result } => {
+                let input = match result {
+                    Result3::Done(Renewed::Extended { was_left }) => Input::Renewed { sent_at, was_left },
+                    Result3::Done(Renewed::NotOwned) => Input::NotOwned,
+                    Result3::Failed { unknown } => Input::RenewFailed { unknown },
+                };
+                self.step(id, input);
+            }
+            Answered::Heal(heal) => self.healed(heal),
+            Answered::Release { id, result } => {
+                let answer = match result {
+                    Result3::Done(Given::Released) => ReleaseAnswer::Released,
+                    Result3::Done(Given::NotOwned) => ReleaseAnswer::NotOwned,
+                    Result3::Failed { unknown } => ReleaseAnswer::Failed { unknown },
+                };
+                self.step(id, Input::ReleaseAnswer(answer));
+            }
+        }
+    }
+
+    fn healed(&mut self, heal: Heal) {
+        let input = match heal.result {
+            Result3::Done(Answer::Granted(grant)) => {
+                if let Some(entry) = self.entries.get(&heal.id) {
+                    self.tools.floors.saw(&entry.name, grant.fence);
+                }
+                Input::Healed {
+                    sent_at: heal.sent_at,
+                    fence: grant.fence,
+                    ttl: grant.ttl,
+                }
+            }
+            Result3::Done(Answer::Busy(busy)) => {
+                if let (Some(entry), Some(fence)) = (self.entries.get(&heal.id), busy.fence) {
+                    self.tools.floors.saw(&entry.name, fence);
+                }
+                Input::HealBusy
+            }
+            Result3::Done(Answer::Void) => {
+                // Asking with an undone token can never succeed: the next heal has a fresh one.
+                if let Some(entry) = self.entries.get_mut(&heal.id) {
+                    entry.heal_token = None;
+                }
+                Input::HealFailed { unknown: false }
+            }
+            Result3::Failed { unknown } => Input::HealFailed { unknown },
+        };
+        self.step(heal.id, input);
+    }
+
+    /// Steps every life whose time has come.
+    fn tick(&mut self) {
+        let now = self.tools.clock.now();
+        while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, id));
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.wake = Moment::FAR;
+            }
+            self.step(id, Input::Tick);
+        }
+    }
+
+    /// One step of one life, and what follows from it.
+    fn step(&mut self, id: u64, input: Input) {
+        let now = self.tools.clock.now();
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let mut effects = Vec::new();
+        entry.life.step(input, now, &mut effects);
+        // The guard sees the new state before anyone hears of it.
+        entry.shared.update(&entry.life);
+        for effect in effects {
+            self.carry_out(id, effect);
+        }
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if entry.life.finished() {
+            self.timers.remove(&(entry.wake, id));
+            self.entries.remove(&id);
+            return;
+        }
+        let wake = entry.life.wake_at();
+        if wake != entry.wake {
+            self.timers.remove(&(entry.wake, id));
+            entry.wake = wake;
+            if wake < Moment::FAR {
+                self.timers.insert((wake, id));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, id: u64, effect: Effect) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let class = Arc::clone(entry.life.class());
+        match effect {
+            Effect::Renew => {
+                let Some(fence) = entry.life.fence() else { return };
+                let renewal = Renewal {
+                    name: entry.name.clone(),
+                    token: entry.token.clone(),
+                    fence,
+                    ttl: class.ttl,
+                    lock_delay: class.release.lock_delay,
+                };
+                self.due
+                    .entry(class.renew.timeout)
+                    .or_default()
+                    .push((id, renewal));
+            }
+            Effect::Heal => {
+                let token = entry
+                    .heal_token
+                    .get_or_insert_with(|| Token::fresh(&self.tools.holder, &class.name, &*self.tools.random))
+                    .clone();
+                let mut ask = Ask::new(entry.name.clone(), token, class.ttl);
+                ask.lock_delay = class.release.lock_delay;
+                ask.floor = self.tools.floors.of(&entry.name);
+                call::heal(&self.tools, id, ask, class.acquire.timeout, self.answer.clone());
+            }
+            Effect::Release { .. } => {
+                let giving = Giving {
+                    name: entry.name.clone(),
+                    claim: Claim::Owner(entry.token.clone()),
+                    tombstone: entry.tombstone.then_some(TOMBSTONE),
+                };
+                call::release(
+                    &self.tools,
+                    id,
+                    giving,
+                    class.release.timeout,
+                    self.answer.clone(),
+                );
+            }
+            Effect::TakeOver => {
+                if let Some(token) = entry.heal_token.take() {
+                    entry.token = token;
+                    // An earlier try to heal may still be on its way.
+                    entry.tombstone = true;
+                }
+            }
+            Effect::GiveBack => {
+                if let Some(token) = entry.heal_token.take() {
+                    let (name, undo) = (entry.name.clone(), self.tools.next_id());
+                    self.undo(undo, name, token, class);
+                }
+            }
+            Effect::Cancel(_) => entry.shared.cancel(),
+            Effect::Emit(what) => emit(&self.tools.events, entry, what),
+            Effect::Finish(outcome) => {
+                entry.outcome = Some(outcome);
+                // The next one in this process may come in before the caller hears of it.
+                entry.permit = None;
+                for answer in entry.waiting.drain(..) {
+                    let _ = answer.send(outcome);
+                }
+            }
+        }
+    }
+
+    fn send_renewals(&mut self) {
+        for (within, batch) in std::mem::take(&mut self.due) {
+            call::renew(&self.tools, batch, within, self.answer.clone());
+        }
+    }
+
+    fn count(&self) -> Left {
+        let mut left = Left::default();
+        for entry in self.entries.values() {
+            match entry.life.state() {
+                State::Proven { .. } | State::Unproven { .. } | State::LocalOnly { .. } | State::Lost(_) => {
+                    left.holds += 1
+                }
+                State::Owing { undo: true, .. } => left.undos += 1,
+                State::Owing { .. } => left.debts += 1,
+                State::Releasing { .. } | State::Done(_) => left.releasing += 1,
+            }
+        }
+        left
+    }
+}
+
+impl Drop for Keeper {
+    /// A keeper that dies (a panic, the runtime's end) takes no hold with it silently: each is lost, and says so.
+    fn drop(&mut self) {
+        let now = self.tools.clock.now();
+        for entry in self.entries.values_mut() {
+            let mut effects = Vec::new();
+            entry.life.step(Input::End(Loss::KeeperGone), now, &mut effects);
+            entry.shared.update(&entry.life);
+            for effect in effects {
+                match effect {
+                    Effect::Cancel(_) => entry.shared.cancel(),
+                    Effect::Emit(what) => emit(&self.tools.events, entry, what),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn emit(events: &Events, entry: &Entry, what: What) {
+    let subject = Subject {
+        name: Some(&entry.name),
+        class: &entry.life.class().name,
+        fence: entry.life.fence(),
+        hold: entry.id,
+    };
+    events.emit(&subject, what);
+}

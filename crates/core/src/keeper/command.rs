@@ -1,0 +1,61 @@
+//! What the keeper is asked to do, and the way to it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::Entry;
+use crate::event::Loss;
+use crate::life::Outcome;
+use crate::policy::Class;
+use crate::word::{Name, Token};
+
+/// What the keeper is asked to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Keep this hold from now on.
+    Adopt(Box<Entry>),
+    /// The work is done; tell how the release went, if anyone wants to know.
+    Release {
+        id: u64,
+        answer: Option<oneshot::Sender<Outcome>>,
+    },
+    /// An acquire ended without a hold and may have left something behind.
+    Undo {
+        id: u64,
+        name: Name,
+        token: Token,
+        class: Arc<Class>,
+    },
+    /// Classes have changed.
+    Policies(HashMap<Arc<str>, Arc<Class>>),
+    /// End every hold now; releases and undos go on.
+    EndAll(Loss),
+    /// How much is left to do?
+    Count(oneshot::Sender<Left>),
+}
+
+/// What a keeper still has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Left {
+    /// Holds whose work is not finished.
+    pub holds: usize,
+    /// Releases on their way in the foreground.
+    pub releasing: usize,
+    /// Unconfirmed releases that the collector works on.
+    pub debts: usize,
+    /// Undos of ambiguous acquires.
+    pub undos: usize,
+}
+
+/// The way to the keeper.
+#[derive(Debug, Clone)]
+pub(crate) struct Handle(pub(super) mpsc::UnboundedSender<Command>);
+
+impl Handle {
+    pub(crate) fn send(&self, command: Command) {
+        // A keeper that is gone has marked every hold lost on its way out: there is nobody left to tell.
+        let _ = self.0.send(command);
+    }
+}

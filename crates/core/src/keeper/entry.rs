@@ -1,0 +1,54 @@
+//! One hold as the keeper knows it.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Moment;
+use crate::gate::Permit;
+use crate::hold::Shared;
+use crate::life::{Life, Outcome};
+use crate::request::Tweaks;
+use crate::word::{Name, Token};
+
+/// A machine and what it works with.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) life: Life,
+    pub(crate) name: Name,
+    pub(crate) token: Token,
+    /// Leave a tombstone when releasing: an ask of this token may still arrive.
+    pub(crate) tombstone: bool,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) tweaks: Tweaks,
+    /// For the lease that replaces a lost one; the same until its fate is known.
+    pub(crate) heal_token: Option<Token>,
+    /// Who wants to know how the release went.
+    pub(super) waiting: Vec<oneshot::Sender<Outcome>>,
+    /// What they are told, once it is known.
+    pub(super) outcome: Option<Outcome>,
+    /// The timer that is set for it.
+    pub(super) wake: Moment,
+}
+
+impl Entry {
+    pub(crate) fn new(id: u64, life: Life, name: Name, token: Token, permit: Option<Permit>) -> Self {
+        let shared = Shared::new(&life);
+        Self {
+            id,
+            life,
+            name,
+            token,
+            tombstone: false,
+            shared,
+            permit,
+            tweaks: Tweaks::default(),
+            heal_token: None,
+            waiting: Vec::new(),
+            outcome: None,
+            wake: Moment::FAR,
+        }
+    }
+}

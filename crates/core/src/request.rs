@@ -1,0 +1,80 @@
+//! What a caller asks for: plain data, validated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::policy::{Class, check};
+use crate::store::Mode;
+use crate::word::{Invalid, Name, Ttl};
+
+/// One acquire, as the caller wants it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Request {
+    /// What is to be locked.
+    pub name: Name,
+    /// Under which class.
+    pub class: Arc<str>,
+    /// How it is to be shared.
+    pub mode: Mode,
+    /// What differs from the class for this one request.
+    pub tweaks: Tweaks,
+}
+
+impl Request {
+    /// An exclusive request under a class's own values.
+    ///
+    /// # Errors
+    /// The name cannot be one.
+    pub fn new<N>(class: &str, name: N) -> Result<Self, Invalid>
+    where
+        N: TryInto<Name>,
+        Invalid: From<N::Error>,
+    {
+        Ok(Self {
+            name: name.try_into()?,
+            class: class.into(),
+            mode: Mode::Exclusive,
+            tweaks: Tweaks::default(),
+        })
+    }
+}
+
+/// Values of a class that one request changes for itself. The result is checked like a class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tweaks {
+    /// Another time to live; the renewal interval and the drift keep their proportion.
+    pub ttl: Option<Duration>,
+    /// Another wait for a busy name; zero is one try.
+    pub wait: Option<Duration>,
+    /// Another time to stop.
+    pub stop_grace: Option<Duration>,
+}
+
+impl Tweaks {
+    /// The class with these values, checked.
+    ///
+    /// # Errors
+    /// The result cannot work; the message has the arithmetic.
+    pub fn apply(&self, class: &Arc<Class>) -> Result<Arc<Class>, Invalid> {
+        if *self == Self::default() {
+            return Ok(Arc::clone(class));
+        }
+        let mut changed = Class::clone(class);
+        if let Some(ttl) = self.ttl {
+            let ttl = Ttl::new(ttl)?;
+            let share = ttl.get().as_secs_f64() / changed.ttl.get().as_secs_f64();
+            changed.renew.every = changed.renew.every.map(|every| every.mul_f64(share));
+            changed.renew.timeout = changed.renew.timeout.min(ttl.get() / 6);
+            if changed.drift == Class::default_drift(changed.ttl.get()) {
+                changed.drift = Class::default_drift(ttl.get());
+            }
+            changed.ttl = ttl;
+        }
+        changed.acquire.wait = self.wait.unwrap_or(changed.acquire.wait);
+        changed.stop_grace = self.stop_grace.unwrap_or(changed.stop_grace);
+        check(&changed)?;
+        Ok(Arc::new(changed))
+    }
+}

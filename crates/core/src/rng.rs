@@ -1,0 +1,122 @@
+//! Randomness, injected. The only file that may ask the operating system for it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where random numbers come from.
+pub trait Random: Send + Sync + fmt::Debug + 'static {
+    /// The next 64 random bits.
+    fn bits(&self) -> u64;
+}
+
+/// The randomness that injected code shares.
+pub type SharedRandom = Arc<dyn Random>;
+
+/// Comfort on every source.
+pub trait RandomExt: Random {
+    /// 128 random bits.
+    fn wide(&self) -> u128 {
+        (u128::from(self.bits()) << 64) | u128::from(self.bits())
+    }
+
+    /// A number from 0 up to but not including `bound`; 0 if `bound` is 0.
+    fn below(&self, bound: u64) -> u64 {
+        // Multiply-shift: the bias for the bounds used here (jitter, choices) is far below what anyone can see.
+        u64::try_from((u128::from(self.bits()) * u128::from(bound)) >> 64).unwrap_or(0)
+    }
+
+    /// A duration from half of `around` to one and a half of it. Every delay goes through here: fixed
+    /// intervals make contenders march in step.
+    fn jitter(&self, around: Duration) -> Duration {
+        let nanos = u64::try_from(around.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanos / 2).saturating_add(Duration::from_nanos(self.below(nanos)))
+    }
+}
+
+impl<R: Random + ?Sized> RandomExt for R {}
+
+/// The operating system's generator.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsRandom;
+
+impl OsRandom {
+    /// A shared handle, as everything that takes randomness wants it.
+    #[must_use]
+    pub fn shared() -> SharedRandom {
+        Arc::new(Self)
+    }
+}
+
+impl Random for OsRandom {
+    #[allow(clippy::disallowed_methods, clippy::expect_used)]
+    fn bits(&self) -> u64 {
+        // A machine without entropy cannot make a token that nobody else has: stopping is the only safe answer.
+        getrandom::u64().expect("the operating system's random number generator must work")
+    }
+}
+
+/// SplitMix64: the same seed gives the same run.
+#[cfg(any(test, feature = "testing"))]
+#[derive(Debug)]
+pub struct SeededRandom {
+    state: std::sync::atomic::AtomicU64,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl SeededRandom {
+    /// A source that repeats itself for the same seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            state: std::sync::atomic::AtomicU64::new(seed),
+        }
+    }
+
+    /// A shared handle, as everything that takes randomness wants it.
+    #[must_use]
+    pub fn shared(seed: u64) -> SharedRandom {
+        Arc::new(Self::new(seed))
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Random for SeededRandom {
+    fn bits(&self) -> u64 {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self
+            .state
+            .fetch_add(GOLDEN, std::sync::atomic::Ordering::Relaxed)
+            .wrapping_add(GOLDEN);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_seed_same_numbers() {
+        let (a, b) = (SeededRandom::new(7), SeededRandom::new(7));
+        assert!((0..100).all(|_| a.bits() == b.bits()));
+        assert_ne!(SeededRandom::new(8).bits(), SeededRandom::new(7).bits());
+    }
+
+    #[test]
+    fn jitter_stays_around_and_moves() {
+        let random = SeededRandom::new(1);
+        let all: Vec<_> = (0..1000)
+            .map(|_| random.jitter(Duration::from_millis(100)))
+            .collect();
+        assert!(
+            all.iter()
+                .all(|d| (Duration::from_millis(50)..Duration::from_millis(150)).contains(d))
+        );
+        assert!(all.iter().any(|d| *d < Duration::from_millis(70)));
+        assert!(all.iter().any(|d| *d > Duration::from_millis(130)));
+        assert_eq!(random.jitter(Duration::ZERO), Duration::ZERO);
+    }
+}

@@ -1,0 +1,62 @@
+//! The orderly end: no new locks, let holds finish up to a bound, fence the rest, release all, report what remains.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::client::Locks;
+use crate::clock::{ClockExt, Moment};
+use crate::event::Loss;
+use crate::keeper::{Command, Left};
+
+/// How often the end is looked for.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How a shutdown went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// Holds that did not finish in time and were fenced.
+    pub fenced: usize,
+    /// What is left: leases that run out by themselves.
+    pub remains: Left,
+}
+
+impl Locks {
+    /// Ends this client. Acquires, new ones and those that wait, answer [`Error::Closed`](crate::Error::Closed) at
+    /// once; holds may finish for `bound`, then they are fenced; releases and undos that are on their way get `bound`
+    /// once more.
+    pub async fn shutdown(&self, bound: Duration) -> Shutdown {
+        self.inner.closing.cancel();
+        let clock = &self.inner.tools.clock;
+        self.drained(clock.now() + bound, |left| left.holds == 0).await;
+        let fenced = self.left().await.holds;
+        if fenced > 0 {
+            self.inner.keeper.send(Command::EndAll(Loss::Shutdown));
+        }
+        let remains = self
+            .drained(clock.now() + bound, |left| *left == Left::default())
+            .await;
+        self.inner.asking.close();
+        Shutdown { fenced, remains }
+    }
+
+    /// What this client still has to do.
+    pub async fn left(&self) -> Left {
+        let (answer, left) = oneshot::channel();
+        self.inner.keeper.send(Command::Count(answer));
+        // A keeper that is gone has nothing left.
+        left.await.unwrap_or_default()
+    }
+
+    async fn drained(&self, until: Moment, enough: impl Fn(&Left) -> bool) -> Left {
+        let clock = &self.inner.tools.clock;
+        loop {
+            let left = self.left().await;
+            if enough(&left) || clock.now() >= until {
+                return left;
+            }
+            clock.sleep(LOOK).await;
+        }
+    }
+}

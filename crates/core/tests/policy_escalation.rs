@@ -1,0 +1,197 @@
+//! Escalation through the book: the article's rule, on virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use leasehold_core::clock::Moment;
+use leasehold_core::policy::{Change, ChangeKind, OnError, OnFailure, Origin, PolicyBook, Signal};
+
+const RULE: &str = "fallback rate > 0.1/s for 5m and duplicates rising -> fail-closed";
+
+fn at(secs: u64) -> Moment {
+    Moment::ZERO + Duration::from_secs(secs)
+}
+
+fn book() -> PolicyBook {
+    PolicyBook::from_text(&format!("[class.workflow]\nescalate = [\"{RULE}\"]"), "p.toml").unwrap()
+}
+
+/// Second by second: the same events every second, and the changes with when they came.
+fn run(book: &PolicyBook, secs: std::ops::Range<u64>, signals: &[Signal]) -> Vec<(u64, Change)> {
+    let mut told = Vec::new();
+    for now in secs {
+        for signal in signals {
+            book.count("workflow", *signal, at(now));
+        }
+        told.extend(book.evaluate(at(now)).into_iter().map(|change| (now, change)));
+    }
+    told
+}
+
+fn on_error(book: &PolicyBook, secs: u64) -> OnError {
+    book.class("workflow", at(secs)).unwrap().acquire.on_error
+}
+
+#[test]
+fn acts_is_visible_and_reverts() {
+    let book = book();
+    assert!(run(&book, 1000..1200, &[Signal::Fallback]).is_empty());
+    let told = run(&book, 1200..1400, &[Signal::Fallback, Signal::Duplicates]);
+    assert_eq!(told.len(), 1, "once: {told:?}");
+    let (when, change) = &told[0];
+    assert!(
+        (1300..=1330).contains(when),
+        "after five minutes of it, at {when}"
+    );
+    assert_eq!(
+        change.to_string(),
+        format!("class.workflow.acquire.on_error: fail-open -> fail-closed (escalated: {RULE})")
+    );
+    assert_eq!(on_error(&book, 1400), OnError::FailClosed);
+    let shown = book.explain("workflow", at(1400)).unwrap();
+    assert!(matches!(&shown.origins["acquire.on_error"], Origin::Escalation { rule, .. } if &**rule == RULE));
+    assert!(shown.to_string().contains(RULE), "{shown}");
+
+    // The outage goes on: nothing falls back any more, but what would have keeps the rule in force.
+    assert!(run(&book, 1400..2400, &[Signal::Unavailable]).is_empty());
+    assert_eq!(on_error(&book, 2400), OnError::FailClosed);
+
+    let told = run(&book, 2400..3000, &[]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let (when, change) = &told[0];
+    assert!(
+        (2700..=2790).contains(when),
+        "after five quiet minutes, at {when}"
+    );
+    assert_eq!(
+        (change.kind, change.to.as_str()),
+        (ChangeKind::Reverted, "fail-open")
+    );
+    assert_eq!(on_error(&book, 3000), OnError::FailOpen);
+}
+
+#[test]
+fn a_short_burst_does_not_act_however_loud() {
+    let book = book();
+    let burst = [
+        Signal::Fallback,
+        Signal::Fallback,
+        Signal::Fallback,
+        Signal::Duplicates,
+    ];
+    assert!(run(&book, 1000..1240, &burst).is_empty());
+    assert!(run(&book, 1240..2000, &[]).is_empty());
+}
+
+#[test]
+fn other_classes_and_signals_do_not_count() {
+    let book = book();
+    for now in 1000..1700 {
+        book.count("scheduler", Signal::Fallback, at(now));
+        book.count("no-such-class", Signal::Fallback, at(now));
+        book.count("workflow", Signal::Abandoned, at(now));
+        book.count("workflow", Signal::Duplicates, at(now));
+        assert_eq!(book.evaluate(at(now)), []);
+    }
+}
+
+#[test]
+fn fence_follows_into_healing() {
+    let text = "[class.workflow]\nescalate = [\"not_owned rate > 1/m for 10m -> fence\"]";
+    let book = PolicyBook::from_text(text, "p.toml").unwrap();
+    let told = run(&book, 1000..2000, &[Signal::NotOwned]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let class = book.class("workflow", at(2000)).unwrap();
+    assert_eq!(class.renew.on_failure, OnFailure::Fence);
+    assert_eq!(class.acquire.on_heal_conflict, OnFailure::Fence);
+    assert_eq!(
+        class.acquire.on_error,
+        OnError::FailOpen,
+        "only what the rule says"
+    );
+}
+
+#[test]
+fn the_operators_word_is_the_last_one() {
+    let book = book();
+    run(&book, 1000..1200, &[Signal::Fallback]);
+    run(&book, 1200..1400, &[Signal::Fallback, Signal::Duplicates]);
+    assert_eq!(on_error(&book, 1400), OnError::FailClosed);
+    let hour = Duration::from_secs(3600);
+    book.set(
+        "workflow",
+        "acquire.on_error",
+        "fail-open",
+        "we accept the risk",
+        hour,
+        at(1400),
+    )
+    .unwrap();
+    assert_eq!(on_error(&book, 1400), OnError::FailOpen);
+    book.clear("workflow", "acquire.on_error", at(1401)).unwrap();
+    assert_eq!(
+        on_error(&book, 1401),
+        OnError::FailClosed,
+        "the rule is still in force"
+    );
+}
+
+#[test]
+fn rules_can_be_overridden_and_a_rule_that_goes_lets_go() {
+    let book = book();
+    run(&book, 1000..1200, &[Signal::Fallback]);
+    run(&book, 1200..1400, &[Signal::Fallback, Signal::Duplicates]);
+    let hour = Duration::from_secs(3600);
+    book.set(
+        "workflow",
+        "escalate",
+        "none",
+        "the rule is too eager",
+        hour,
+        at(1400),
+    )
+    .unwrap();
+    assert_eq!(on_error(&book, 1400), OnError::FailOpen);
+    let told = book.expire(at(1400));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0]
+            .to_string()
+            .contains("fail-closed -> fail-open (reverted: the rule is no longer stated")
+    );
+}
+
+#[test]
+fn a_reload_keeps_what_unchanged_rules_have_counted() {
+    let book = book();
+    run(&book, 1000..1200, &[Signal::Fallback]);
+    run(&book, 1200..1300, &[Signal::Fallback, Signal::Duplicates]);
+    let text = format!("[class.workflow]\nttl = \"40s\"\nescalate = [\"{RULE}\"]");
+    book.reload(&text, "p.toml", at(1300)).unwrap();
+    let told = run(&book, 1300..1331, &[Signal::Fallback, Signal::Duplicates]);
+    assert_eq!(told.len(), 1, "five minutes in all, across the reload: {told:?}");
+}
+
+#[test]
+fn a_reload_brings_rules_and_takes_them_away() {
+    let book = PolicyBook::builtin();
+    let text = format!("[class.workflow]\nescalate = [\"{RULE}\"]");
+    book.reload(&text, "p.toml", at(1000)).unwrap();
+    run(&book, 1000..1200, &[Signal::Fallback]);
+    run(&book, 1200..1400, &[Signal::Fallback, Signal::Duplicates]);
+    assert_eq!(on_error(&book, 1400), OnError::FailClosed);
+
+    let told = book.reload("", "p.toml", at(1400)).unwrap();
+    let said: Vec<_> = told.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "class.workflow.acquire.on_error: fail-closed -> fail-open (reloaded: built-in workflow)"
+                .to_owned(),
+            format!("class.workflow.escalate: {RULE} -> none (reloaded: default)"),
+        ]
+    );
+    assert_eq!(on_error(&book, 1400), OnError::FailOpen);
+    assert!(run(&book, 1400..2000, &[Signal::Fallback, Signal::Duplicates]).is_empty());
+}

@@ -1,0 +1,63 @@
+//! I1: at most one distributed hold of a name is within its deadline at any instant.
+//!
+//! A store that forgets breaks this, and no client can prevent it: holds granted before a loss are left out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use leasehold_core::word::Fence;
+
+use crate::clock::Nanos;
+use crate::court::{Fact, Invariant, Key};
+
+#[derive(Debug, Default)]
+pub(crate) struct OneHolder {
+    /// How often the store has forgotten.
+    losses: u32,
+    /// How often it had when it granted this.
+    granted: HashMap<Fence, u32>,
+    /// The proven holds: name, end of the proof, fence.
+    proven: BTreeMap<Key, (usize, Nanos, Fence)>,
+}
+
+impl OneHolder {
+    fn forgotten(&self, fence: Fence) -> bool {
+        self.granted.get(&fence).is_some_and(|then| *then < self.losses)
+    }
+}
+
+impl Invariant for OneHolder {
+    fn number(&self) -> &'static str {
+        "I1"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>) -> Result<(), String> {
+        match fact {
+            Fact::Forgot => self.losses += 1,
+            Fact::Crashed { client } => self.proven.retain(|key, _| key.0 != *client),
+            Fact::Applied { done, .. } => {
+                if let Some(record) = &done.after {
+                    self.granted.entry(record.fence).or_insert(self.losses);
+                }
+            }
+            Fact::Stepped { at, hold, .. } => {
+                self.proven.remove(&hold.key);
+                let Some(fence) = hold.fence.filter(|_| hold.proven_until > *at) else {
+                    return Ok(());
+                };
+                let rival = self.proven.iter().find(|(_, (name, until, rival))| {
+                    *name == hold.name && until > at && !self.forgotten(*rival) && !self.forgotten(fence)
+                });
+                if let Some((key, (_, until, rival))) = rival {
+                    return Err(format!(
+                        "holds {key:?} (fence {rival}, until {until}) and {:?} (fence {fence}, until {}) both hold name {}",
+                        hold.key, hold.proven_until, hold.name
+                    ));
+                }
+                self.proven
+                    .insert(hold.key, (hold.name, hold.proven_until, fence));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

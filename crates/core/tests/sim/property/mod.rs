@@ -1,0 +1,20 @@
+//! Properties of single parts, over arbitrary inputs: the acquire machine, and the table against a naive model.
+
+mod acquire;
+mod table;
+
+use proptest::test_runner::{Config, RngSeed};
+
+/// The same cases in every run, so that a red run is about the change at hand. `PROPTEST_RNG_SEED` and
+/// `PROPTEST_CASES` bring others, and more of them.
+fn config(cases: u32) -> Config {
+    let mut config = Config::default();
+    if config.cases == 256 {
+        config.cases = cases;
+    }
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(0);
+    }
+    config.failure_persistence = None;
+    config
+}

@@ -1,0 +1,161 @@
+//! A store that is not ours: drilled only if its operator has marked it, because a drill stops and starves whoever else uses it.
+//!
+//! - Redis: `redis-cli SET leasehold:drillable yes` in the database that is drilled.
+//! - SQLite: `CREATE TABLE "leasehold:drillable" (why TEXT)` in the file.
+//!
+//! Take the mark away when the store goes to production.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold::StoreUrl;
+use leasehold_core::clock::{BootClock, Clock, ClockExt, until};
+use rusqlite::{Connection, OpenFlags};
+
+use super::Error;
+use super::stage::StoreKind;
+
+/// The key or the table that allows drills.
+pub const MARK: &str = "leasehold:drillable";
+
+/// What every drill's lock names begin with.
+pub(super) const PREFIX: &str = "drill:";
+
+/// How long the store may take to answer.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// A store that its operator allows to be drilled.
+#[derive(Clone)]
+pub struct Given {
+    pub(super) url: String,
+    pub(super) place: Place,
+}
+
+#[derive(Clone)]
+pub(super) enum Place {
+    Sqlite(PathBuf),
+    Redis(SocketAddr),
+}
+
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Given")
+            .field("url", &leasehold::redact(&self.url))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Given {
+    /// Which kind of store it is.
+    #[must_use]
+    pub fn kind(&self) -> StoreKind {
+        match self.place {
+            Place::Sqlite(_) => StoreKind::Sqlite,
+            Place::Redis(_) => StoreKind::Redis,
+        }
+    }
+
+    /// Looks for the mark.
+    ///
+    /// # Errors
+    /// The store is not marked, cannot be asked, or is of a kind that cannot be drilled.
+    pub async fn open(url: &str) -> Result<Self, Error> {
+        let parsed = StoreUrl::parse(url).map_err(|error| Error::Store(error.to_string()))?;
+        match &parsed {
+            StoreUrl::Sqlite { path, .. } => {
+                let place = path.clone();
+                let marked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+                    .and_then(|db| db.table_exists(None, MARK))
+                    .map_err(|error| Error::Store(format!("{parsed}: {error}")))?;
+                let how = format!("sqlite3 {} 'CREATE TABLE \"{MARK}\" (why TEXT)'", path.display());
+                require(marked, &parsed, &how)?;
+                Ok(Self {
+                    url: url.to_owned(),
+                    place: Place::Sqlite(place),
+                })
+            }
+            StoreUrl::Redis { .. } if url.starts_with("redis:") || url.starts_with("valkey:") => {
+                let address = address(url).await?;
+                let marked = until(&BootClock, BootClock.now() + WITHIN, marked(url)).await;
+                let marked = marked
+                    .unwrap_or_else(|| Err("no answer".to_owned()))
+                    .map_err(|why| Error::Store(format!("{parsed}: {why}")))?;
+                require(marked, &parsed, &format!("redis-cli SET {MARK} yes"))?;
+                Ok(Self {
+                    url: url.to_owned(),
+                    place: Place::Redis(address),
+                })
+            }
+            _ => Err(Error::NotDrillable(format!(
+                "{parsed} cannot be drilled: the faults need a SQLite file or a Redis without TLS"
+            ))),
+        }
+    }
+}
+
+impl Given {
+    /// Waits until no lease of any drill is left, at most so long: after a drill that was broken off, they run out by
+    /// their time to live. Answers whether none is left.
+    pub async fn settled(&self, within: Duration) -> bool {
+        let Ok(store) = StoreUrl::parse(&self.url).and_then(|url| url.open()) else {
+            return false;
+        };
+        let end = BootClock.now() + within;
+        loop {
+            match store.list(PREFIX, 1, WITHIN).await {
+                Ok(listing) if listing.leases.is_empty() => return true,
+                _ if BootClock.now() >= end => return false,
+                _ => BootClock.sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+}
+
+fn require(marked: bool, url: &StoreUrl, how: &str) -> Result<(), Error> {
+    if marked {
+        return Ok(());
+    }
+    Err(Error::NotDrillable(format!(
+        "{url} is not marked as drillable, so it may be somebody's production store\n\
+         if its locks may be starved and its clients cut off, allow it: {how}\n\
+         without a store (--store '') drills run on throw-away ones"
+    )))
+}
+
+async fn address(url: &str) -> Result<SocketAddr, Error> {
+    let wrong = |why: String| Error::Store(format!("{}: {why}", leasehold::redact(url)));
+    let parsed = url::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+    let host = parsed
+        .host_str()
+        .unwrap_or("127.0.0.1")
+        .trim_matches(['[', ']'])
+        .to_owned();
+    let found = tokio::net::lookup_host((host, parsed.port().unwrap_or(6379))).await;
+    let mut found = found.map_err(|error| wrong(error.to_string()))?;
+    found
+        .next()
+        .ok_or_else(|| wrong("its host has no address".to_owned()))
+}
+
+async fn marked(url: &str) -> Result<bool, String> {
+    let mut plain =
+        url::Url::parse(&url.replacen("valkey:", "redis:", 1)).map_err(|error| error.to_string())?;
+    // The store reads its password from a file; so must whoever asks beside it.
+    let file = plain.query_pairs().find(|(key, _)| key == "password_file");
+    if let Some((_, file)) = file.map(|(key, value)| (key.into_owned(), value.into_owned())) {
+        let secret = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+        let set = plain.set_password(Some(secret.trim_end_matches(['\r', '\n'])));
+        set.map_err(|()| "a URL without a host cannot have a password".to_owned())?;
+    }
+    plain.set_query(None);
+    let ask = async {
+        let client = redis::Client::open(plain)?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        redis::cmd("EXISTS")
+            .arg(MARK)
+            .query_async::<bool>(&mut connection)
+            .await
+    };
+    ask.await.map_err(|error: redis::RedisError| error.to_string())
+}

@@ -1,0 +1,65 @@
+//! Real processes that take real locks: workers that can be killed, stopped and continued, and what they work on.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `orders` | what a worker is told to do |
+//! | `worker` | the worker process: reads its orders, runs its clients, ends when told or when its director is gone |
+//! | `client` | one client's life: acquire, look, write, give back, and write everything down |
+//! | `ledger` | the protected target: a SQLite file that refuses stale fences (or, in the control run, does not) |
+//! | `crew` | the director's side: starts workers, signals them, and leaves none behind |
+//! | `tape` | the history as it comes in, and waiting for what is in it |
+//! | `stage` | the store under test and its faults |
+//! | `given` | a store that is not ours: only if its operator marked it as drillable |
+
+mod client;
+mod crew;
+mod given;
+mod ledger;
+mod orders;
+mod stage;
+mod tape;
+mod worker;
+
+pub use crew::{Crew, Program};
+pub use given::{Given, MARK};
+pub use ledger::Ledger;
+pub use orders::Orders;
+pub use stage::{Stage, StoreKind};
+pub use tape::Tape;
+pub use worker::{WORD, main as worker_main};
+
+/// A drill that could not be run. It says nothing about the store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A process, a file or a server is not as it should be.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The store or the target could not be used by the director.
+    #[error("{0}")]
+    Store(String),
+    /// Something that every run shows did not happen within the time given.
+    #[error("waited {0} in vain; the machine may be too busy, or the drill's own code is broken")]
+    Waited(String),
+    /// The store is not ours, and nobody has allowed drills on it.
+    #[error("{0}")]
+    NotDrillable(String),
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+}
+
+impl From<crate::proxy::Error> for Error {
+    fn from(error: crate::proxy::Error) -> Self {
+        Self::Store(format!("the fault proxy: {error}"))
+    }
+}

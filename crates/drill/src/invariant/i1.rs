@@ -1,0 +1,95 @@
+//! I1: at most one distributed hold of a name is within its deadline at any instant.
+//!
+//! A hold's claims are intervals of real time: from when its holder looked until the deadline that it saw, or until it
+//! began to give the lease back or was abandoned. Intervals of two holds of one name must not meet. The end of a killed
+//! holder is its deadline: the store kept its lease until later than that. In a class that continues, the deadline is
+//! not the lease's, so a claim counts for its own instant only.
+//!
+//! A store that forgets breaks this and no client can prevent it: claims that reach over a loss end there.
+
+use std::collections::BTreeMap;
+
+use crate::invariant::ms;
+use crate::oracle::{Attempt, Case, Finding};
+
+struct Span<'a> {
+    from: u64,
+    to: u64,
+    who: &'a str,
+    attempt: u64,
+}
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+    let mut names: BTreeMap<&str, Vec<Span<'_>>> = BTreeMap::new();
+    for attempt in case.all() {
+        let spans = spans(case, attempt);
+        names.entry(attempt.name).or_default().extend(spans);
+    }
+    let mut found = Vec::new();
+    for (name, mut spans) in names {
+        spans.sort_by_key(|span| (span.from, span.to));
+        // The span that reaches furthest, and the furthest one of any other hold.
+        let mut furthest: Option<&Span<'_>> = None;
+        let mut rival: Option<&Span<'_>> = None;
+        for span in &spans {
+            let same = |other: &&Span<'_>| other.who == span.who && other.attempt == span.attempt;
+            let other = furthest
+                .filter(|one| !same(one))
+                .or(rival.filter(|one| !same(one)));
+            if let Some(other) = other.filter(|other| other.to > span.from) {
+                found.push(Finding {
+                    invariant: "I1",
+                    at: span.from,
+                    name: name.to_owned(),
+                    why: format!(
+                        "{} (acquire {}) and {} (acquire {}) both held it for {}",
+                        other.who,
+                        other.attempt,
+                        span.who,
+                        span.attempt,
+                        ms(other.to.min(span.to).saturating_sub(span.from))
+                    ),
+                });
+            }
+            match furthest {
+                Some(first) if same(&first) => {
+                    if span.to > first.to {
+                        furthest = Some(span);
+                    }
+                }
+                Some(first) if span.to > first.to => {
+                    rival = Some(first);
+                    furthest = Some(span);
+                }
+                Some(_) => {
+                    if rival.is_none_or(|rival| span.to > rival.to) {
+                        rival = Some(span);
+                    }
+                }
+                None => furthest = Some(span),
+            }
+        }
+    }
+    found
+}
+
+fn spans<'a>(case: &Case<'_>, attempt: &Attempt<'a>) -> Vec<Span<'a>> {
+    let continues = case.terms(attempt).is_some_and(|terms| terms.continues);
+    let over = attempt.over().unwrap_or(u64::MAX);
+    let mut spans = Vec::new();
+    for claim in attempt.claims.iter().filter(|claim| claim.proven) {
+        let first = case.forgot.partition_point(|at| *at < attempt.sent);
+        let forgot = case.forgot.get(first).copied().unwrap_or(u64::MAX);
+        let until = if continues { claim.at + 1 } else { claim.until };
+        let to = until.min(over).min(forgot);
+        if to > claim.at {
+            spans.push(Span {
+                from: claim.at,
+                to,
+                who: attempt.who,
+                attempt: attempt.number,
+            });
+        }
+    }
+    spans
+}

@@ -1,0 +1,88 @@
+//! I5: in a `fence` class no work proceeds past the deadline, and a deadline never reaches further than a confirmed
+//! lease allows.
+//!
+//! A claim must lie before its own deadline and before the hold was abandoned. Its deadline must be covered by
+//! a request that was sent before and confirmed: a renewal counts from when it was sent, a grant at the latest from when
+//! its event came (how long of an acquire was waiting, a history does not tell).
+
+use crate::invariant::ms;
+use crate::oracle::{Attempt, Case, Finding};
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for attempt in case.all() {
+        let Some(terms) = case.terms(attempt).filter(|terms| !terms.continues) else {
+            continue;
+        };
+        let confirmed = confirmed(attempt);
+        let abandoned = attempt.first("abandoned");
+        for claim in &attempt.claims {
+            let mut broken = |why| {
+                found.push(Finding {
+                    invariant: "I5",
+                    at: claim.at,
+                    name: attempt.name.to_owned(),
+                    why: format!("{} (acquire {}) {why}", attempt.who, attempt.number),
+                });
+            };
+            if claim.at >= claim.until {
+                broken(format!(
+                    "worked {} past its deadline",
+                    ms(claim.at.saturating_sub(claim.until))
+                ));
+                continue;
+            }
+            if let Some(abandoned) = abandoned.filter(|at| *at < claim.at) {
+                broken(format!(
+                    "worked {} after it was abandoned",
+                    ms(claim.at - abandoned)
+                ));
+                continue;
+            }
+            if !claim.proven {
+                continue;
+            }
+            let known = confirmed.partition_point(|(sent, _)| *sent <= claim.at);
+            let best = confirmed
+                .get(..known)
+                .and_then(<[_]>::last)
+                .map(|(_, best)| *best);
+            let covered = best.map(|best| best.saturating_add(terms.usable));
+            if covered.is_none_or(|covered| claim.until > covered) {
+                broken(match covered {
+                    Some(covered) => format!(
+                        "believed in a deadline {} later than its last confirmed lease allows",
+                        ms(claim.until - covered)
+                    ),
+                    None => "believed in a lease that nothing had confirmed".to_owned(),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// By when a confirmed request was sent at the earliest: the moment from which its lease counts at the latest, and the
+/// best of those so far.
+fn confirmed(attempt: &Attempt<'_>) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = attempt
+        .events
+        .iter()
+        .filter_map(|(at, event)| match event.event.as_str() {
+            "renewed" => {
+                let sent = at.saturating_sub(event.span.unwrap_or(0));
+                Some((sent, sent))
+            }
+            "acquired" => Some((attempt.sent, *at)),
+            "healed" | "proven_again" => Some((attempt.sent, *at)),
+            _ => None,
+        })
+        .collect();
+    all.sort_unstable();
+    let mut best = 0;
+    for (_, counts) in &mut all {
+        best = best.max(*counts);
+        *counts = best;
+    }
+    all
+}

@@ -1,0 +1,53 @@
+//! The promises, one file each, as far as a history can show them. Their numbers are those of the semantics.
+//!
+//! Not here: I4 and I7 are about single messages that a history of a whole drill does not show (conformance and
+//! simulation check them); I11 and I12 are about what no drill does yet.
+
+mod i1;
+mod i10;
+mod i2;
+mod i3;
+mod i5;
+mod i6;
+mod i8;
+mod i9;
+
+pub(crate) use i10::COUNTERS;
+
+use crate::oracle::{Case, Finding};
+
+/// Looks at a case.
+pub type Check = fn(&Case<'_>) -> Vec<Finding>;
+
+/// Every invariant that is checked, with its number.
+pub const ALL: &[(&str, Check)] = &[
+    ("I1", i1::check),
+    ("I2", i2::check),
+    ("I3", i3::check),
+    ("I5", i5::check),
+    ("I6", i6::check),
+    ("I8", i8::check),
+    ("I9", i9::check),
+    ("I10", i10::check),
+];
+
+/// What an invariant promises, in one line, for reports.
+#[must_use]
+pub fn promise(number: &str) -> &'static str {
+    match number {
+        "I1" => "at most one holder of a name at any instant",
+        "I2" => "fences of a name only grow, and none is issued twice",
+        "I3" => "a stale write is never applied",
+        "I5" => "no work past the deadline",
+        "I6" => "an acquire that failed leaves no lease behind",
+        "I8" => "work runs without a store only where the class says so, and is marked",
+        "I9" => "the work's own result is never replaced",
+        "I10" => "every transition is counted exactly once",
+        _ => "unknown invariant",
+    }
+}
+
+/// Milliseconds, for sentences.
+pub(crate) fn ms(nanos: u64) -> String {
+    format!("{:.1} ms", nanos as f64 / 1e6)
+}

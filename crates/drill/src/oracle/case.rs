@@ -1,0 +1,374 @@
+//! A history in order: which lines belong to which acquire, and which grants there were.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use leasehold_core::Fence;
+
+use crate::history::{Answer, Entry, Record, Transition, Wrote};
+
+/// The terms of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How long a lease lives.
+    pub ttl: u64,
+    /// How much of that a holder may use.
+    pub usable: u64,
+    /// Runs without a lease if the store cannot be asked.
+    pub fail_open: bool,
+    /// Goes on when a lease can no longer be proven.
+    pub continues: bool,
+}
+
+/// A holder looked and believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// When.
+    pub at: u64,
+    /// Until when it believed it may act.
+    pub until: u64,
+    /// Exclusive against everyone.
+    pub proven: bool,
+    /// With which fence.
+    pub fence: Option<Fence>,
+}
+
+/// A write at the target, as its writer knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Write {
+    /// Which of the client's writes.
+    pub number: u64,
+    /// When it was answered.
+    pub at: u64,
+    /// With which fence.
+    pub fence: Option<Fence>,
+    /// What the target said.
+    pub answer: Wrote,
+}
+
+/// How the caller of the work was told of its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// When.
+    pub at: u64,
+    /// The work's result, if it was handed on.
+    pub value: Option<u64>,
+    /// The lease was lost.
+    pub lost: bool,
+}
+
+/// One acquire and what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt<'a> {
+    /// Whose.
+    pub who: &'a str,
+    /// Which of the client's.
+    pub number: u64,
+    /// Of which lock.
+    pub name: &'a str,
+    /// Under which class.
+    pub class: &'a str,
+    /// When it began.
+    pub sent: u64,
+    /// When and how it was answered; `None` if that is unknown.
+    pub answered: Option<(u64, Answer, Option<Fence>)>,
+    /// What its holder believed, in order.
+    pub claims: Vec<Claim>,
+    /// What its holder wrote, in order.
+    pub writes: Vec<Write>,
+    /// When it began to give the lease back.
+    pub releasing: Option<u64>,
+    /// The work's own result.
+    pub returned: Option<u64>,
+    /// What the caller was told.
+    pub reported: Option<Ending>,
+    /// The events of its hold, in order.
+    pub events: Vec<(u64, &'a Transition)>,
+}
+
+impl Attempt<'_> {
+    /// When the first event of this name came.
+    #[must_use]
+    pub fn first(&self, event: &str) -> Option<u64> {
+        self.events
+            .iter()
+            .find(|(_, seen)| seen.event == event)
+            .map(|(at, _)| *at)
+    }
+
+    /// From when on its holder claims nothing more.
+    #[must_use]
+    pub fn over(&self) -> Option<u64> {
+        [self.releasing, self.first("abandoned")]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+/// A lease that the store has granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant<'a> {
+    /// Of which lock.
+    pub name: &'a str,
+    /// To whom.
+    pub who: &'a str,
+    /// To which attempt of theirs.
+    pub attempt: u64,
+    /// With which fence.
+    pub fence: Fence,
+    /// Not before.
+    pub sent: u64,
+    /// Not after.
+    pub at: u64,
+}
+
+/// A row of the target's ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied<'a> {
+    /// When the ledger was read.
+    pub at: u64,
+    /// The place in the order of commits.
+    pub place: u64,
+    /// Under which lock.
+    pub name: &'a str,
+    /// Whose.
+    pub writer: &'a str,
+    /// Which of theirs.
+    pub write: u64,
+    /// The task that it ended.
+    pub task: Option<u64>,
+    /// With which fence.
+    pub fence: Option<Fence>,
+}
+
+/// A history, put in order.
+#[derive(Debug, Default)]
+pub struct Case<'a> {
+    /// The terms of each class.
+    pub classes: BTreeMap<&'a str, Terms>,
+    /// Every acquire, by client and in their order.
+    pub attempts: BTreeMap<&'a str, Vec<Attempt<'a>>>,
+    /// Every grant.
+    pub grants: Vec<Grant<'a>>,
+    /// Every event by client, in the order of their numbers.
+    pub events: BTreeMap<&'a str, Vec<(u64, &'a Transition)>>,
+    /// Each client's own counters.
+    pub tallies: BTreeMap<&'a str, (u64, &'a BTreeMap<String, i64>)>,
+    /// The target's ledger, in its order.
+    pub applied: Vec<Applied<'a>>,
+    /// Leases that were seen: when, of what, whose, with which fence.
+    pub leases: Vec<(u64, &'a str, &'a str, Option<Fence>)>,
+    /// When the store forgot, in order.
+    pub forgot: Vec<u64>,
+    /// Everything has ended.
+    pub quiet: Option<u64>,
+    /// Clients that were killed.
+    pub killed: BTreeSet<&'a str>,
+}
+
+impl<'a> Case<'a> {
+    /// Puts these lines in order.
+    #[must_use]
+    pub fn new(records: &'a [Record]) -> Self {
+        let mut lines: Vec<&Record> = records.iter().collect();
+        lines.sort_by_key(|record| record.at);
+        let mut case = Self::default();
+        for record in &lines {
+            case.place(record);
+        }
+        case.applied.sort_by_key(|row| row.place);
+        for events in case.events.values_mut() {
+            events.sort_by_key(|(_, event)| event.seq);
+        }
+        case.link();
+        case
+    }
+
+    /// The terms of an attempt's class.
+    #[must_use]
+    pub fn terms(&self, attempt: &Attempt<'_>) -> Option<Terms> {
+        self.classes.get(attempt.class).copied()
+    }
+
+    /// The store forgot between these moments.
+    #[must_use]
+    pub fn forgot_between(&self, from: u64, to: u64) -> bool {
+        let first = self.forgot.partition_point(|at| *at < from);
+        self.forgot.get(first).is_some_and(|at| *at <= to)
+    }
+
+    /// Every acquire of everyone.
+    pub fn all(&self) -> impl Iterator<Item = &Attempt<'a>> {
+        self.attempts.values().flatten()
+    }
+
+    fn place(&mut self, record: &'a Record) {
+        let (at, who) = (record.at, record.who.as_str());
+        match &record.what {
+            Entry::Class {
+                class,
+                ttl,
+                usable,
+                fail_open,
+                continues,
+            } => {
+                let terms = Terms {
+                    ttl: *ttl,
+                    usable: *usable,
+                    fail_open: *fail_open,
+                    continues: *continues,
+                };
+                self.classes.insert(class, terms);
+            }
+            Entry::Asked { attempt, name, class } => {
+                self.attempts.entry(who).or_default().push(Attempt {
+                    who,
+                    number: *attempt,
+                    name,
+                    class,
+                    sent: at,
+                    answered: None,
+                    claims: Vec::new(),
+                    writes: Vec::new(),
+                    releasing: None,
+                    returned: None,
+                    reported: None,
+                    events: Vec::new(),
+                });
+            }
+            Entry::Answered {
+                attempt,
+                answer,
+                fence,
+                ..
+            } => {
+                if let Some(mine) = self.find(who, *attempt) {
+                    mine.answered = Some((at, *answer, *fence));
+                }
+            }
+            Entry::Claimed {
+                attempt,
+                until,
+                proven,
+                fence,
+            } => {
+                let claim = Claim {
+                    at,
+                    until: *until,
+                    proven: *proven,
+                    fence: *fence,
+                };
+                if let Some(mine) = self.find(who, *attempt) {
+                    mine.claims.push(claim);
+                }
+            }
+            Entry::Written {
+                attempt,
+                write,
+                fence,
+                answer,
+                ..
+            } => {
+                let write = Write {
+                    number: *write,
+                    at,
+                    fence: *fence,
+                    answer: *answer,
+                };
+                if let Some(mine) = self.find(who, *attempt) {
+                    mine.writes.push(write);
+                }
+            }
+            Entry::Returned { attempt, value } => {
+                if let Some(mine) = self.find(who, *attempt) {
+                    mine.returned = Some(*value);
+                }
+            }
+            Entry::Reported { attempt, value, lost } => {
+                if let Some(mine) = self.find(who, *attempt) {
+                    mine.reported = Some(Ending {
+                        at,
+                        value: *value,
+                        lost: *lost,
+                    });
+                }
+            }
+            Entry::Releasing { attempt } => {
+                if let Some(mine) = self.find(who, *attempt) {
+                    mine.releasing = Some(at);
+                }
+            }
+            Entry::Event(event) => self.events.entry(who).or_default().push((at, event)),
+            Entry::Tally { counters } => {
+                self.tallies.insert(who, (at, counters));
+            }
+            Entry::Applied {
+                place,
+                name,
+                writer,
+                write,
+                task,
+                fence,
+            } => self.applied.push(Applied {
+                at,
+                place: *place,
+                name,
+                writer,
+                write: *write,
+                task: *task,
+                fence: *fence,
+            }),
+            Entry::Lease { name, holder, fence } => self.leases.push((at, name, holder, *fence)),
+            Entry::Quiet => self.quiet = Some(at),
+            Entry::Forgot => self.forgot.push(at),
+            Entry::Signal { client, signal } if signal == "kill" => {
+                self.killed.insert(client);
+            }
+            Entry::Fault { .. } | Entry::Signal { .. } | Entry::Gap { .. } => {}
+        }
+    }
+
+    /// Attempts are numbered in order, so the one that is looked for is nearly always the last.
+    fn find(&mut self, who: &str, number: u64) -> Option<&mut Attempt<'a>> {
+        let attempts = self.attempts.get_mut(who)?;
+        attempts.iter_mut().rev().find(|attempt| attempt.number == number)
+    }
+
+    /// A client has one acquire at a time, so a hold belongs to the last one that was sent before its first event.
+    fn link(&mut self) {
+        for (who, events) in &self.events {
+            let Some(attempts) = self.attempts.get_mut(who) else {
+                continue;
+            };
+            let mut owner: HashMap<u64, usize> = HashMap::new();
+            for (at, event) in events {
+                let index = match owner.get(&event.hold) {
+                    Some(index) => *index,
+                    None if super::event::begins(&event.event) => {
+                        let after = attempts.partition_point(|attempt| attempt.sent <= *at);
+                        let Some(index) = after.checked_sub(1) else {
+                            continue;
+                        };
+                        owner.insert(event.hold, index);
+                        index
+                    }
+                    None => continue,
+                };
+                let Some(attempt) = attempts.get_mut(index) else {
+                    continue;
+                };
+                attempt.events.push((*at, event));
+                if let Some(fence) = super::event::granted(event) {
+                    self.grants.push(Grant {
+                        name: attempt.name,
+                        who,
+                        attempt: attempt.number,
+                        fence,
+                        sent: attempt.sent,
+                        at: *at,
+                    });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Verdicts as one JSON document.
+
+use serde_json::{Value, json};
+
+use crate::scenario::Verdict;
+
+/// Grows when a field changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// All verdicts; histories are kept in files of their own.
+#[must_use]
+pub fn document(verdicts: &[Verdict]) -> Value {
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "drills": verdicts.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+fn one(verdict: &Verdict) -> Value {
+    let judged = &verdict.judgement;
+    let start = verdict
+        .history
+        .records
+        .iter()
+        .map(|record| record.at)
+        .min()
+        .unwrap_or(0);
+    json!({
+        "drill": verdict.drill,
+        "about": verdict.about,
+        "store": verdict.store,
+        "control": verdict.control,
+        "verdict": verdict.outcome.word().to_lowercase(),
+        "skipped": verdict.skipped,
+        "took_s": verdict.took.as_secs_f64(),
+        "promises": verdict.promises.iter().map(|promise| json!({
+            "promise": promise.what,
+            "kept": promise.kept,
+            "seen": promise.seen,
+        })).collect::<Vec<_>>(),
+        "history": {
+            "records": judged.records,
+            "grants": judged.grants,
+            "applied": judged.applied,
+            "incomplete": judged.incomplete,
+        },
+        "findings": judged.findings.iter().map(|found| json!({
+            "invariant": found.invariant,
+            "at_s": found.at.saturating_sub(start) as f64 / 1e9,
+            "name": found.name,
+            "why": found.why,
+        })).collect::<Vec<_>>(),
+        "more_findings": judged.more,
+        "measures": verdict.measures,
+    })
+}

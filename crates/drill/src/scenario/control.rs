@@ -1,0 +1,45 @@
+//! The control run: the same pause, but nobody looks and nothing is fenced. What the checker says about it proves the
+//! checker, not the locks.
+
+use super::PATIENCE;
+use super::pause_and_delay::overtake;
+use super::scene::Scene;
+use super::verdict::Draft;
+use crate::fleet::Error;
+use crate::history::{Entry, Wrote};
+
+pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
+    let sleeper = scene
+        .orders("sleeper", "scheduler", "job:1")
+        .steps(5, 300)
+        .rest(200)
+        .reckless();
+    let rival = scene
+        .orders("rival", "scheduler", "job:1")
+        .steps(5, 50)
+        .reckless();
+    let woken = overtake(scene, sleeper, rival).await?;
+    let late = scene
+        .tape
+        .wait(woken, PATIENCE, |record| {
+            record.who == "sleeper"
+                && matches!(
+                    record.what,
+                    Entry::Written {
+                        answer: Wrote::Applied,
+                        ..
+                    }
+                )
+        })
+        .await;
+    draft.promise(
+        "without a fence the late write is applied",
+        late.is_some(),
+        if late.is_some() {
+            "it was"
+        } else {
+            "it was not: the control shows nothing"
+        },
+    );
+    Ok(())
+}

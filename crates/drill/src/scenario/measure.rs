@@ -1,0 +1,226 @@
+//! Numbers from a history: what a drill cost.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::history::{Entry, History, Wrote};
+
+/// What a drill cost, counted from its history alone.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Measures {
+    /// Leases granted.
+    pub grants: u64,
+    /// Acquires answered with busy.
+    pub busy: u64,
+    /// Acquires that a fail-closed class refused because of the store.
+    pub unavailable: u64,
+    /// Acquires that a fail-open class let pass because of the store.
+    pub fell_back: u64,
+    /// Renewals confirmed.
+    pub renewed: u64,
+    /// Holds that were fenced, by reason.
+    pub abandoned: BTreeMap<String, u64>,
+    /// Writes that the target applied.
+    pub applied: u64,
+    /// Writes that the target refused as stale.
+    pub refused: u64,
+    /// Tasks that ended more than once.
+    pub duplicates: u64,
+    /// From the last fault to a hold that was fenced after it, in seconds; the longest.
+    pub time_to_fence_s: Option<f64>,
+    /// From a holder's kill to the next grant of its name, in seconds; the longest.
+    pub takeover_s: Option<f64>,
+    /// Time worked without a lease that could be proven, in seconds.
+    pub overlap_s: f64,
+    /// Releases that could not be confirmed in the foreground.
+    pub debts: u64,
+    /// How long leases outlived their finished work, in seconds.
+    pub debt_s: f64,
+    /// The longest wait between two grants of one name, in seconds.
+    pub longest_gap_s: f64,
+}
+
+/// Counts.
+#[must_use]
+pub fn measure(history: &History) -> Measures {
+    let mut lines: Vec<_> = history.records.iter().collect();
+    lines.sort_by_key(|record| record.at);
+    let mut sums = Measures::default();
+    let mut ended: HashSet<(&str, u64)> = HashSet::new();
+    // What each client last asked for, when each name was last granted, and whose death it waits for.
+    let mut wanted: HashMap<&str, &str> = HashMap::new();
+    let mut granted: HashMap<&str, u64> = HashMap::new();
+    let mut holder: HashMap<&str, &str> = HashMap::new();
+    let mut orphaned: HashMap<&str, u64> = HashMap::new();
+    let mut fault = None;
+    let longest = |slot: &mut Option<f64>, from: u64, to: u64| {
+        let span = seconds(to.saturating_sub(from));
+        *slot = Some(slot.map_or(span, |known| known.max(span)));
+    };
+    for record in lines {
+        let who = record.who.as_str();
+        match &record.what {
+            Entry::Asked { name, .. } => {
+                wanted.insert(who, name);
+            }
+            Entry::Written {
+                answer: Wrote::Refused,
+                ..
+            } => sums.refused += 1,
+            Entry::Applied { name, task, .. } => {
+                sums.applied += 1;
+                if let Some(task) = task
+                    && !ended.insert((name, *task))
+                {
+                    sums.duplicates += 1;
+                }
+            }
+            Entry::Fault { mends: false, .. } => fault = Some(record.at),
+            Entry::Signal { client, signal } if signal == "kill" => {
+                if let Some(name) = wanted.get(client.as_str())
+                    && holder.get(name) == Some(&client.as_str())
+                {
+                    orphaned.insert(name, record.at);
+                }
+            }
+            Entry::Releasing { .. } => {
+                if let Some(name) = wanted.get(who)
+                    && holder.get(name) == Some(&who)
+                {
+                    holder.remove(name);
+                }
+            }
+            Entry::Event(event) => {
+                let span = seconds(event.span.unwrap_or(0));
+                match event.event.as_str() {
+                    "acquired" => {
+                        sums.grants += 1;
+                        let name = event.name.as_deref().unwrap_or_default();
+                        if let Some(before) = granted.insert(name, record.at) {
+                            let gap = seconds(record.at.saturating_sub(before));
+                            sums.longest_gap_s = sums.longest_gap_s.max(gap);
+                        }
+                        holder.insert(name, who);
+                        if let Some(died) = orphaned.remove(name) {
+                            longest(&mut sums.takeover_s, died, record.at);
+                        }
+                    }
+                    "busy" => sums.busy += 1,
+                    "unavailable" => sums.unavailable += 1,
+                    "fell_back" => sums.fell_back += 1,
+                    "renewed" => sums.renewed += 1,
+                    "abandoned" => {
+                        let why = event.detail.clone().unwrap_or_default();
+                        *sums.abandoned.entry(why).or_default() += 1;
+                        if let Some(fault) = fault {
+                            longest(&mut sums.time_to_fence_s, fault, record.at);
+                        }
+                    }
+                    "proven_again" | "overlap_ended" => sums.overlap_s += span,
+                    "debt" => sums.debts += 1,
+                    "debt_cleared" => sums.debt_s += span,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    sums
+}
+
+fn seconds(nanos: u64) -> f64 {
+    Duration::from_nanos(nanos).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Record, Transition};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn line(at: u64, who: &str, what: Entry) -> Record {
+        Record {
+            at: at * SECOND,
+            who: who.into(),
+            what,
+        }
+    }
+
+    fn event(at: u64, who: &str, event: &str, span: u64) -> Record {
+        let what = Entry::Event(Transition {
+            seq: 0,
+            hold: 1,
+            event: event.into(),
+            name: Some("job:1".into()),
+            class: "scheduler".into(),
+            fence: None,
+            span: Some(span * SECOND),
+            detail: Some("deadline".into()),
+        });
+        line(at, who, what)
+    }
+
+    fn asked(at: u64, who: &str) -> Record {
+        let what = Entry::Asked {
+            attempt: 1,
+            name: "job:1".into(),
+            class: "scheduler".into(),
+        };
+        line(at, who, what)
+    }
+
+    fn fault(at: u64, mends: bool) -> Record {
+        let fault = "x".to_owned();
+        line(at, "director", Entry::Fault { fault, mends })
+    }
+
+    fn killed(at: u64, client: &str) -> Record {
+        let (client, signal) = (client.to_owned(), "kill".to_owned());
+        line(at, "director", Entry::Signal { client, signal })
+    }
+
+    #[test]
+    fn a_takeover_counts_from_the_holders_death() {
+        let records = vec![
+            asked(0, "a"),
+            asked(0, "b"),
+            event(1, "a", "acquired", 0),
+            // Not the holder: nobody has to take over from it.
+            killed(2, "b"),
+            killed(3, "a"),
+            event(7, "c", "acquired", 0),
+        ];
+        let sums = measure(&History {
+            records,
+            damage: Vec::new(),
+        });
+        assert_eq!(sums.takeover_s, Some(4.0));
+        assert!((sums.longest_gap_s - 6.0).abs() < 1e-9, "{sums:?}");
+    }
+
+    #[test]
+    fn fencing_counts_from_the_fault_and_not_from_its_end() {
+        let records = vec![
+            fault(1, false),
+            fault(3, true),
+            event(4, "a", "abandoned", 0),
+            event(5, "b", "overlap_ended", 2),
+            event(6, "b", "debt", 0),
+            event(8, "b", "debt_cleared", 2),
+        ];
+        let sums = measure(&History {
+            records,
+            damage: Vec::new(),
+        });
+        assert_eq!(sums.time_to_fence_s, Some(3.0));
+        assert_eq!(sums.abandoned.get("deadline"), Some(&1));
+        assert!(
+            (sums.overlap_s - 2.0).abs() < 1e-9 && (sums.debt_s - 2.0).abs() < 1e-9,
+            "{sums:?}"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! A bounded slice of the drills for every change: real processes on a real SQLite file and a real Redis, and the control
+//! run that proves the checker's eyes. `cargo test -p leasehold-drill --test drills -- --ignored` runs all of them.
+
+use leasehold_drill::fleet::{Program, StoreKind};
+use leasehold_drill::scenario::{ALL, Outcome, Verdict, find, run};
+
+async fn drill(name: &str, store: StoreKind) -> Verdict {
+    let program = Program::bare(env!("CARGO_BIN_EXE_leasehold-drill-worker"));
+    let scenario = find(name).unwrap_or_else(|| panic!("there is no drill {name}"));
+    let verdict = run(scenario, store, None, &program).await;
+    verdict.unwrap_or_else(|error| panic!("{name} on {store:?} could not be run: {error}"))
+}
+
+fn clean(verdict: &Verdict) {
+    let broken: Vec<_> = verdict.promises.iter().filter(|promise| !promise.kept).collect();
+    assert_eq!(
+        verdict.outcome,
+        Outcome::Clean,
+        "{} on {}: broken promises {broken:#?}, findings {:#?}, damage {:?}",
+        verdict.drill,
+        verdict.store,
+        verdict.judgement.findings,
+        verdict.history.damage,
+    );
+}
+
+#[tokio::test]
+async fn a_killed_holder_is_taken_over_on_sqlite() {
+    let verdict = drill("forced-kill", StoreKind::Sqlite).await;
+    clean(&verdict);
+    assert!(verdict.measures.takeover_s.is_some(), "{:?}", verdict.measures);
+}
+
+#[tokio::test]
+async fn a_late_write_is_refused_on_sqlite() {
+    let verdict = drill("pause-and-delay", StoreKind::Sqlite).await;
+    clean(&verdict);
+    assert!(verdict.measures.grants >= 2, "{:?}", verdict.measures);
+}
+
+#[tokio::test]
+async fn a_release_that_fails_is_collected_on_redis() {
+    let verdict = drill("release-fails", StoreKind::Redis).await;
+    clean(&verdict);
+    assert!(verdict.measures.debts > 0, "{:?}", verdict.measures);
+}
+
+/// Nothing looks and nothing is fenced: if the checker calls this clean, it is blind.
+#[tokio::test]
+async fn the_unfenced_control_run_shows_violations() {
+    let verdict = drill("unfenced-control", StoreKind::Sqlite).await;
+    clean(&verdict);
+    let judged = &verdict.judgement;
+    assert!(judged.breaks("I3"), "stale writes: {:#?}", judged.findings);
+    assert!(
+        judged.breaks("I5"),
+        "work past the deadline: {:#?}",
+        judged.findings
+    );
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: every drill on every store it concerns"]
+async fn every_drill_on_every_store() {
+    let wanted = std::env::var("DRILL").unwrap_or_default();
+    for scenario in ALL.iter().filter(|scenario| scenario.name.contains(&wanted)) {
+        for store in scenario.stores {
+            let verdict = drill(scenario.name, *store).await;
+            println!(
+                "{} on {}: {} in {:.1?} {:?} {:?}",
+                verdict.drill,
+                verdict.store,
+                verdict.outcome.word(),
+                verdict.took,
+                verdict.promises,
+                verdict.measures
+            );
+            clean(&verdict);
+        }
+    }
+}

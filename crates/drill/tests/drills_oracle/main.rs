@@ -1,0 +1,6 @@
+//! The checker goes red for each promise that a history breaks, and stays green for what looks alike and is allowed.
+
+mod big;
+mod broken;
+mod script;
+mod sound;

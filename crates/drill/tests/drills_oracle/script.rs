@@ -1,0 +1,191 @@
+//! Histories by hand: one method per line, times in milliseconds.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::Fence;
+use leasehold_drill::history::{Answer, Entry, History, Record, Transition, Wrote};
+use leasehold_drill::oracle::{Judgement, judge};
+
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const NAME: &str = "job:1";
+
+#[derive(Default, Clone)]
+pub(crate) struct Script {
+    pub(crate) records: Vec<Record>,
+    seqs: BTreeMap<String, u64>,
+}
+
+impl Script {
+    /// `strict` fences and fails closed, `loose` continues and fails open; both with a TTL of 1 s, 900 ms usable.
+    pub(crate) fn new() -> Self {
+        let mut script = Self::default();
+        for (class, loose) in [("strict", false), ("loose", true)] {
+            script.line(
+                0,
+                "director",
+                Entry::Class {
+                    class: class.into(),
+                    ttl: 1000 * MS,
+                    usable: 900 * MS,
+                    fail_open: loose,
+                    continues: loose,
+                },
+            );
+        }
+        script
+    }
+
+    pub(crate) fn line(&mut self, at: u64, who: &str, what: Entry) {
+        self.records.push(Record {
+            at: at * MS,
+            who: who.into(),
+            what,
+        });
+    }
+
+    pub(crate) fn event(&mut self, at: u64, who: &str, attempt: u64, event: &str, fence: u64) {
+        self.event_of(at, who, attempt, event, fence, None, None);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn event_of(
+        &mut self,
+        at: u64,
+        who: &str,
+        hold: u64,
+        event: &str,
+        fence: u64,
+        span: Option<u64>,
+        detail: Option<&str>,
+    ) {
+        let seq = self.seqs.entry(who.into()).or_default();
+        let what = Entry::Event(Transition {
+            seq: *seq,
+            hold,
+            event: event.into(),
+            name: Some(NAME.into()),
+            class: "strict".into(),
+            fence: Fence::new(fence),
+            span: span.map(|span| span * MS),
+            detail: detail.map(Into::into),
+        });
+        *seq += 1;
+        self.line(at, who, what);
+    }
+
+    pub(crate) fn ask(&mut self, at: u64, who: &str, attempt: u64, class: &str) {
+        self.line(
+            at,
+            who,
+            Entry::Asked {
+                attempt,
+                name: NAME.into(),
+                class: class.into(),
+            },
+        );
+    }
+
+    pub(crate) fn answer(&mut self, at: u64, who: &str, attempt: u64, answer: Answer, fence: u64) {
+        self.line(
+            at,
+            who,
+            Entry::Answered {
+                attempt,
+                sent: 0,
+                answer,
+                fence: Fence::new(fence),
+            },
+        );
+    }
+
+    /// Asked, granted 5 ms later, answered another 1 ms later.
+    pub(crate) fn hold(&mut self, at: u64, who: &str, attempt: u64, fence: u64) {
+        self.ask(at, who, attempt, "strict");
+        self.event(at + 5, who, attempt, "acquired", fence);
+        self.answer(at + 6, who, attempt, Answer::Held, fence);
+    }
+
+    pub(crate) fn claim(&mut self, at: u64, who: &str, attempt: u64, until: u64, fence: u64) {
+        self.line(
+            at,
+            who,
+            Entry::Claimed {
+                attempt,
+                until: until * MS,
+                proven: fence > 0,
+                fence: Fence::new(fence),
+            },
+        );
+    }
+
+    pub(crate) fn wrote(&mut self, at: u64, who: &str, attempt: u64, write: u64, fence: u64, answer: Wrote) {
+        self.line(
+            at,
+            who,
+            Entry::Written {
+                attempt,
+                write,
+                sent: (at - 1) * MS,
+                fence: Fence::new(fence),
+                answer,
+            },
+        );
+    }
+
+    pub(crate) fn applied(&mut self, place: u64, writer: &str, write: u64, fence: u64) {
+        self.line(
+            9000,
+            "target",
+            Entry::Applied {
+                place,
+                name: NAME.into(),
+                writer: writer.into(),
+                write,
+                task: None,
+                fence: Fence::new(fence),
+            },
+        );
+    }
+
+    pub(crate) fn returned(&mut self, at: u64, who: &str, attempt: u64, value: u64) {
+        self.line(at, who, Entry::Returned { attempt, value });
+    }
+
+    pub(crate) fn reported(&mut self, at: u64, who: &str, attempt: u64, value: Option<u64>, lost: bool) {
+        self.line(at, who, Entry::Reported { attempt, value, lost });
+    }
+
+    pub(crate) fn release(&mut self, at: u64, who: &str, attempt: u64) {
+        self.line(at, who, Entry::Releasing { attempt });
+        self.event(at + 5, who, attempt, "released", 0);
+    }
+
+    pub(crate) fn lease(&mut self, at: u64, holder: &str, fence: u64) {
+        self.line(
+            at,
+            "director",
+            Entry::Lease {
+                name: NAME.into(),
+                holder: holder.into(),
+                fence: Fence::new(fence),
+            },
+        );
+    }
+
+    pub(crate) fn judged(&self) -> Judgement {
+        judge(&History {
+            records: self.records.clone(),
+            damage: Vec::new(),
+        })
+    }
+
+    /// Exactly these invariants are broken.
+    pub(crate) fn breaks(&self, invariants: &[&str]) -> Judgement {
+        let judged = self.judged();
+        let mut broken: Vec<_> = judged.findings.iter().map(|found| found.invariant).collect();
+        broken.sort_unstable();
+        broken.dedup();
+        assert_eq!(broken, invariants, "{:#?}", judged.findings);
+        judged
+    }
+}

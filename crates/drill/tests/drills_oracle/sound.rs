@@ -1,0 +1,113 @@
+//! Histories in which every promise holds, near the edge of breaking.
+
+use std::collections::BTreeMap;
+
+use leasehold_drill::history::{Answer, Entry, Wrote};
+
+use crate::script::{MS, Script};
+
+/// Two holds, one after the other; renewed, written, released.
+#[test]
+fn an_ordinary_life() {
+    let mut script = Script::new();
+    script.hold(10, "a", 1, 7);
+    script.claim(20, "a", 1, 910, 7);
+    script.event_of(400, "a", 1, "renewed", 7, Some(20), None);
+    script.claim(500, "a", 1, 1280, 7);
+    script.wrote(510, "a", 1, 1, 7, Wrote::Applied);
+    script.returned(520, "a", 1, 5);
+    script.reported(521, "a", 1, Some(5), false);
+    script.release(600, "a", 1);
+    script.hold(590, "b", 1, 8);
+    script.claim(600, "b", 1, 1400, 8);
+    script.wrote(610, "b", 1, 1, 8, Wrote::Applied);
+    script.wrote(620, "a", 1, 2, 7, Wrote::Refused);
+    script.applied(1, "a", 1, 7);
+    script.applied(2, "b", 1, 8);
+    script.line(
+        8000,
+        "a",
+        Entry::Tally {
+            counters: BTreeMap::from([("acquired".into(), 1), ("renewed".into(), 1), ("busy".into(), 0)]),
+        },
+    );
+    script.line(8500, "director", Entry::Quiet);
+    assert!(script.breaks(&[]).clean());
+}
+
+/// A killed holder's deadline passes before the next one is granted.
+#[test]
+fn a_takeover_after_a_kill() {
+    let mut script = Script::new();
+    script.hold(0, "a", 1, 7);
+    script.claim(10, "a", 1, 900, 7);
+    script.line(
+        100,
+        "director",
+        Entry::Signal {
+            client: "a".into(),
+            signal: "kill".into(),
+        },
+    );
+    script.hold(990, "b", 1, 8);
+    script.claim(1000, "b", 1, 1890, 8);
+    script.breaks(&[]);
+}
+
+/// A store that forgets gives the name away: nobody promised otherwise, but fences must still grow.
+#[test]
+fn a_store_that_forgets() {
+    let mut script = Script::new();
+    script.hold(0, "a", 1, 7);
+    script.claim(10, "a", 1, 900, 7);
+    script.line(100, "director", Entry::Forgot);
+    script.hold(110, "b", 1, 8);
+    script.claim(120, "b", 1, 1000, 8);
+    script.breaks(&[]);
+}
+
+/// An acquire without an answer may have been granted at any time after it was sent: its lease is excused.
+#[test]
+fn an_unknown_acquire_excuses_its_lease() {
+    let mut script = Script::new();
+    script.ask(10, "a", 1, "strict");
+    script.lease(3000, "a", 7);
+    script.breaks(&[]);
+}
+
+/// Two asks overlap in time, so either may have been granted first.
+#[test]
+fn overlapping_asks_may_be_granted_in_any_order() {
+    let mut script = Script::new();
+    script.ask(0, "a", 1, "strict");
+    script.hold(10, "b", 1, 9);
+    script.release(20, "b", 1);
+    script.event(30, "a", 1, "acquired", 7);
+    script.answer(31, "a", 1, Answer::Held, 7);
+    script.breaks(&[]);
+}
+
+/// A fail-open class works without a lease, marked; it continues past a deadline, and what it does there is no claim.
+#[test]
+fn a_class_that_continues() {
+    let mut script = Script::new();
+    script.ask(0, "a", 1, "loose");
+    script.event(5, "a", 1, "fell_back", 0);
+    script.answer(6, "a", 1, Answer::LocalOnly, 0);
+    script.claim(10, "a", 1, u64::MAX / MS, 0);
+    script.hold(20, "b", 1, 7);
+    script.claim(30, "b", 1, 900, 7);
+    script.claim(40, "a", 1, u64::MAX / MS, 0);
+    script.breaks(&[]);
+}
+
+/// Lost, with the result that the work had by then.
+#[test]
+fn a_loss_carries_the_result() {
+    let mut script = Script::new();
+    script.hold(0, "a", 1, 7);
+    script.returned(800, "a", 1, 5);
+    script.event_of(890, "a", 1, "abandoned", 7, None, Some("deadline"));
+    script.reported(891, "a", 1, Some(5), true);
+    script.breaks(&[]);
+}

@@ -1,0 +1,312 @@
+//! Where the server is and how names become keys, from one URL.
+//!
+//! `redis://[user@]host[:port][/db]?…`, or `rediss://` for TLS, with these query keys:
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `prefix` | what precedes a name's key; `lock:` if not given |
+//! | `map` | `names=keys`: names that start with the left get the right instead, e.g. `map=job:=app:job:`; may repeat |
+//! | `user` | the ACL user, if it is not before the `@` |
+//! | `password_file` | a file with the password, not readable by everyone; read anew for each connection |
+//! | `ca_file` | PEM certificates to trust instead of the public ones (`rediss` only) |
+//! | `wait_replicas` | a grant counts only when this many replicas have confirmed it |
+//!
+//! A password inside the URL is refused: URLs end up in process lists, logs and shell histories.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use leasehold_core::clock::{BootClock, SharedClock};
+use leasehold_core::rng::{OsRandom, SharedRandom};
+use leasehold_core::store::{Cause, Failure};
+use url::Url;
+
+use crate::keys::{DEFAULT_PREFIX, KeyMap};
+
+/// The query keys, for the advice when one is misspelt.
+const KNOWN: &[&str] = &[
+    "prefix",
+    "map",
+    "user",
+    "password_file",
+    "ca_file",
+    "wait_replicas",
+];
+const DEFAULT_PORT: u16 = 6379;
+
+/// How to reach the server and how to lay out keys on it.
+#[derive(Clone)]
+#[must_use]
+pub struct RedisOptions {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) tls: bool,
+    pub(crate) db: i64,
+    pub(crate) user: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) wait_replicas: u32,
+    pub(crate) keys: KeyMap,
+    pub(crate) clock: SharedClock,
+    pub(crate) random: SharedRandom,
+}
+
+impl RedisOptions {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// Says which part cannot be used and what to write instead. Never repeats a password.
+    pub fn parse(url: &str) -> Result<Self, Failure> {
+        // The parser's own message never repeats its input.
+        let url = Url::parse(url).map_err(|err| refuse(format!("not a URL: {err}")))?;
+        let tls = match url.scheme() {
+            "redis" | "valkey" => false,
+            "rediss" | "valkeys" => true,
+            other => {
+                return Err(refuse(format!(
+                    "the scheme {other:?} is not known; use redis:// or rediss://"
+                )));
+            }
+        };
+        if url.password().is_some() {
+            return Err(refuse(
+                "the URL contains a password, which process lists and logs would show; put it into a file that only \
+                 you can read and write ?password_file=/path instead",
+            ));
+        }
+        let host = url.host_str().filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| refuse("the URL names no host; write redis://host:port"))?;
+        let mut options = Self {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: url.port().unwrap_or(DEFAULT_PORT),
+            tls,
+            db: database(url.path())?,
+            user: (!url.username().is_empty()).then(|| url.username().to_owned()),
+            password_file: None,
+            ca_file: None,
+            wait_replicas: 0,
+            keys: KeyMap::default(),
+            clock: BootClock::shared(),
+            random: OsRandom::shared(),
+        };
+        options.read_query(&url)?;
+        Ok(options)
+    }
+
+    fn read_query(&mut self, url: &Url) -> Result<(), Failure> {
+        let (mut prefix, mut rules) = (DEFAULT_PREFIX.to_owned(), Vec::new());
+        for (key, value) in url.query_pairs() {
+            match key.as_ref() {
+                "prefix" => prefix = value.into_owned(),
+                "map" => {
+                    let (names, keys) = value.split_once('=').ok_or_else(|| {
+                        refuse(format!("map={value} has no second `=`; write map=names:=keys:"))
+                    })?;
+                    rules.push((names.to_owned(), keys.to_owned()));
+                }
+                "user" => self.user = Some(value.into_owned()),
+                "password_file" => self.password_file = Some(PathBuf::from(value.as_ref())),
+                "ca_file" if !self.tls => {
+                    return Err(refuse("ca_file= needs TLS; write rediss:// instead of redis://"));
+                }
+                "ca_file" => self.ca_file = Some(PathBuf::from(value.as_ref())),
+                "wait_replicas" => {
+                    self.wait_replicas = value
+                        .parse()
+                        .map_err(|_| refuse(format!("wait_replicas={value} is not a number of replicas")))?;
+                }
+                "password" => {
+                    return Err(refuse(
+                        "password= would put the password into the URL; put it into a file and write password_file=",
+                    ));
+                }
+                other => return Err(unknown_key(other)),
+            }
+        }
+        self.keys = KeyMap::new(&prefix, &rules).map_err(refuse)?;
+        Ok(())
+    }
+
+    /// With this clock instead of the machine's.
+    pub fn clock(mut self, clock: SharedClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// With this randomness instead of the operating system's.
+    pub fn random(mut self, random: SharedRandom) -> Self {
+        self.random = random;
+        self
+    }
+
+    /// With these rules from names to keys.
+    pub fn keys(mut self, keys: KeyMap) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// The URL without anything secret.
+    pub(crate) fn describe(&self) -> String {
+        let scheme = if self.tls { "rediss" } else { "redis" };
+        let user = self
+            .user
+            .as_deref()
+            .map(|user| format!("{user}@"))
+            .unwrap_or_default();
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        format!("{scheme}://{user}{host}:{}/{}", self.port, self.db)
+    }
+
+    /// The password, if a file for it was named.
+    pub(crate) fn password(&self) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.password_file else {
+            return Ok(None);
+        };
+        check_private(path)?;
+        let text = std::fs::read_to_string(path).map_err(|err| unreadable("password_file", path, &err))?;
+        let line = text.lines().next().unwrap_or_default();
+        if line.is_empty() {
+            return Err(refuse(format!(
+                "password_file {} is empty; write the password into its first line",
+                path.display()
+            )));
+        }
+        Ok(Some(line.to_owned()))
+    }
+
+    /// The certificates to trust, if a file of them was named.
+    pub(crate) fn authorities(&self) -> Result<Option<Vec<u8>>, Failure> {
+        self.ca_file
+            .as_ref()
+            .map(|path| std::fs::read(path).map_err(|err| unreadable("ca_file", path, &err)))
+            .transpose()
+    }
+}
+
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisOptions")
+            .field("url", &self.describe())
+            .field("keys", &self.keys)
+            .field("wait_replicas", &self.wait_replicas)
+            .finish_non_exhaustive()
+    }
+}
+
+fn refuse(why: impl Into<String>) -> Failure {
+    Failure::not_done(Cause::Misconfigured, why)
+}
+
+fn unreadable(key: &str, path: &Path, err: &std::io::Error) -> Failure {
+    refuse(format!("{key} {} cannot be read: {err}", path.display()))
+}
+
+fn unknown_key(key: &str) -> Failure {
+    let near = KNOWN
+        .iter()
+        .max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)))
+        .copied()
+        .unwrap_or_default();
+    refuse(format!("the URL's {key}= is not known; did you mean {near}=?"))
+}
+
+fn database(path: &str) -> Result<i64, Failure> {
+    let number = path.trim_start_matches('/');
+    if number.is_empty() {
+        return Ok(0);
+    }
+    number
+        .parse::<u16>()
+        .map(i64::from)
+        // Not repeated: with a `/` in a password, this is the rest of the password.
+        .map_err(|_| refuse("what follows the host is not a database number; write /0, /1, …"))
+}
+
+/// A password that everyone on the machine can read is no password.
+fn check_private(path: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    let meta = std::fs::metadata(path).map_err(|err| unreadable("password_file", path, &err))?;
+    if meta.permissions().mode() & 0o004 != 0 {
+        return Err(refuse(format!(
+            "password_file {} can be read by everyone; run chmod 600 on it",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(url: &str) -> String {
+        RedisOptions::parse(url).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn reads_every_part() {
+        let url = "rediss://app@db.example:7000/3?prefix=lk:&map=job:=cordum:scheduler:job:&ca_file=/ca&wait_replicas=2";
+        let options = RedisOptions::parse(url).unwrap();
+        assert_eq!(options.describe(), "rediss://app@db.example:7000/3");
+        assert_eq!((options.tls, options.wait_replicas), (true, 2));
+        let name = leasehold_core::Name::new("job:1").unwrap();
+        assert_eq!(options.keys.key(&name), "cordum:scheduler:job:1");
+        assert_eq!(
+            RedisOptions::parse("redis://[::1]").unwrap().describe(),
+            "redis://[::1]:6379/0"
+        );
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_refused_and_not_repeated() {
+        for url in [
+            "redis://u:hunter2@h",
+            "redis://:hunter2@h/",
+            "redis://h?password=hunter2",
+        ] {
+            let said = said(url);
+            assert!(
+                said.contains("password_file") && !said.contains("hunter2"),
+                "{said}"
+            );
+        }
+        assert!(!said("redis://u:12/hunter2@h").contains("hunter2"));
+    }
+
+    #[test]
+    fn refuses_with_advice() {
+        for (url, advice) in [
+            ("redis://h?wait_replica=1", "wait_replicas="),
+            ("redis://h?passwordfile=x", "password_file="),
+            ("http://h", "redis://"),
+            ("redis://h/x", "/0"),
+            ("redis://h?ca_file=/x", "rediss://"),
+            ("redis://h?wait_replicas=-1", "number"),
+            ("redis://h?map=job:", "map=names:=keys:"),
+            ("redis://h?prefix=lh1:", "reserved"),
+            ("nonsense", "not a URL"),
+        ] {
+            let said = said(url);
+            assert!(said.contains(advice), "{url}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_password_file_that_everyone_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("password");
+        std::fs::write(&path, "hunter2\n").unwrap();
+        let options = RedisOptions::parse(&format!("redis://h?password_file={}", path.display())).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(options.password().unwrap_err().to_string().contains("chmod 600"));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        assert_eq!(options.password().unwrap().as_deref(), Some("hunter2"));
+        std::fs::write(&path, "").unwrap();
+        assert!(options.password().unwrap_err().to_string().contains("empty"));
+    }
+}

@@ -1,0 +1,9 @@
+-- Looks at one lock, all of it at one instant.
+-- KEYS  1 lock, 2 queue
+-- Gives {pttl, value or false, waiters}; pttl -2 means that there is none, -1 that it never expires.
+local waiters = redis.pcall('ZCARD', KEYS[2])
+return {
+  redis.call('PTTL', KEYS[1]),
+  redis.call('MGET', KEYS[1])[1],
+  type(waiters) == 'number' and waiters or 0,
+}

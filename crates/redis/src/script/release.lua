@@ -1,0 +1,70 @@
+-- Gives a lease back and hands it to the first live waiter.
+-- KEYS  1 lock, 2 fence counter of the lock's slot, 3 tombstone of the token, 4 waiters flag, 5 queue, 6 places
+-- ARGV  1 'owner' or 'seen', 2 token or fence, 3 tombstone in ms or '', 4 claim in ms, 5 wake channel prefix
+-- Gives 1 released, 0 not owned.
+local seen = redis.call('MGET', KEYS[1], KEYS[4])
+local value, waited = seen[1], seen[2]
+local ours = false
+
+-- Last of all: a server that is out of memory refuses a first write that takes memory, but lets a script that has
+-- already freed some go on. So the lease is freed even then.
+local function done(answer)
+  if ARGV[3] ~= '' then
+    redis.call('SET', KEYS[3], '1', 'PX', ARGV[3])
+  end
+  return answer
+end
+
+if ARGV[1] == 'owner' then
+  ours = value and string.sub(value, 1, #ARGV[2] + 1) == ARGV[2] .. '|'
+  if waited then
+    redis.pcall('ZREM', KEYS[5], ARGV[2])
+    redis.pcall('HDEL', KEYS[6], ARGV[2])
+  end
+elseif value then
+  -- A foreign value may end in a number too; only one of our own form has a fence that was ever shown.
+  local random, fence = string.match(value, '^[^|]+|[^|]+|(%x+)|(%d+)$')
+  ours = fence == ARGV[2] and #random == 32
+end
+if not ours then
+  return done(0)
+end
+if not waited then
+  redis.call('DEL', KEYS[1])
+  return done(1)
+end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+-- The clock is read here anyway, so a hand-over's fence always has the time as its floor.
+local last = redis.call('MGET', KEYS[2])[1]
+local fence = math.max((tonumber(last or '0') or 0) + 1, now)
+-- At most sixteen: a queue of dead waiters must not stall the server. The rest are found by the next release,
+-- and they poll.
+for _ = 1, 16 do
+  local popped = redis.pcall('ZPOPMIN', KEYS[5])
+  if popped.err or not popped[1] then
+    redis.call('DEL', KEYS[4], KEYS[5], KEYS[6])
+    break
+  end
+  local waiter = popped[1]
+  local place = redis.pcall('HGET', KEYS[6], waiter)
+  redis.pcall('HDEL', KEYS[6], waiter)
+  local till, client, bell, floor =
+    string.match(type(place) == 'string' and place or '', '^(%d+)|(%x+)|(%x+)|(%d+)$')
+  if till and tonumber(floor) >= fence then
+    fence = tonumber(floor) + 1
+  end
+  if till and tonumber(till) > now and fence <= 9007199254740991 then
+    local heard = redis.pcall('PUBLISH', ARGV[5] .. client, bell)
+    -- Nobody heard it: that waiter's process is gone. An error: this user may not publish; they poll.
+    if type(heard) == 'number' and heard > 0 then
+      local text = string.format('%.0f', fence)
+      redis.call('SET', KEYS[2], text)
+      redis.call('SET', KEYS[1], waiter .. '|' .. text, 'PX', ARGV[4])
+      return done(1)
+    end
+  end
+end
+redis.call('DEL', KEYS[1])
+return done(1)

@@ -1,0 +1,71 @@
+//! The file does not keep what is past, and never loses what is not.
+
+use std::time::Duration;
+
+use leasehold_core::store::{Giving, Store};
+
+use crate::scene::{Scene, WITHIN, Who};
+
+#[tokio::test]
+async fn what_is_past_goes_away_step_by_step() {
+    let scene = Scene::new();
+    let store = scene.open();
+    // Everybody crashes: leases, waiters and tombstones stay behind.
+    for number in 0..200 {
+        let (holder, waiter) = (
+            Who::new("h", &format!("job:{number}")),
+            Who::new("w", &format!("job:{number}")),
+        );
+        holder.gets(&store).await;
+        waiter.queues(&store).await;
+        let undone = Who::new("u", &format!("job:{number}"));
+        store
+            .release(&Giving::undo(undone.name, undone.token), WITHIN)
+            .await
+            .unwrap();
+    }
+    let all = ["leases", "waiters", "tombstones"].map(|table| scene.count(table));
+    assert_eq!(all, [200; 3]);
+    scene.clock.pass(Duration::from_secs(601));
+
+    // Somebody else's life goes on.
+    let who = Who::new("a", "other");
+    for _ in 0..120 {
+        who.gets(&store).await;
+        who.gives(&store).await;
+    }
+    let left = ["leases", "waiters", "tombstones"].map(|table| scene.count(table));
+    assert_eq!(left, [0; 3]);
+}
+
+#[tokio::test]
+async fn trap_25_clean_up_never_removes_what_is_alive() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let alive: Vec<_> = (0..100)
+        .map(|number| Who::new("h", &format!("alive:{number}")))
+        .collect();
+    for who in &alive {
+        who.gets(&store).await;
+    }
+    // One millisecond before they would run out.
+    scene.clock.pass(Duration::from_millis(59_999));
+    let who = Who::new("a", "other");
+    for _ in 0..80 {
+        who.gets(&store).await;
+        who.gives(&store).await;
+    }
+    for who in &alive {
+        assert!(who.sees(&store).await.is_some(), "{:?}", who.name);
+    }
+}
+
+#[tokio::test]
+async fn short_lived_processes_clean_up_too() {
+    let scene = Scene::new();
+    for number in 0..20 {
+        Who::new("h", &format!("job:{number}")).gets(&scene.open()).await;
+        scene.clock.pass(Duration::from_secs(61));
+    }
+    assert!(scene.count("leases") <= 2, "{}", scene.count("leases"));
+}

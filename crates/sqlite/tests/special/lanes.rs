@@ -1,0 +1,156 @@
+//! Who is served when: holders before askers, nobody who has left, nobody past their time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use leasehold_core::clock::BootClock;
+use leasehold_core::store::{Cause, Renewed, Store};
+use leasehold_sqlite::{SqliteOptions, SqliteStore};
+
+use crate::scene::{Scene, WITHIN, Who, comes};
+
+/// Lets everything that is ready run: all tasks of this test share one thread.
+async fn settle() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_acquires_does_not_delay_a_renewal() {
+    let scene = Scene::new();
+    let store = Arc::new(scene.open());
+    let holder = Who::new("holder", "held");
+    let fence = holder.gets(&*store).await;
+
+    // Another process is in the middle of a step: everything queues up behind it.
+    let other = scene.raw();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let served = Arc::new(AtomicUsize::new(0));
+    let mut flood = tokio::task::JoinSet::new();
+    for number in 0..300 {
+        let (store, served) = (Arc::clone(&store), Arc::clone(&served));
+        flood.spawn(async move {
+            Who::new("asker", &format!("job:{number}")).gets(&*store).await;
+            served.fetch_add(1, Ordering::SeqCst)
+        });
+    }
+    settle().await;
+    let renewal = tokio::spawn({
+        let (store, served, holder) = (Arc::clone(&store), Arc::clone(&served), holder.clone());
+        async move {
+            let renewed = holder.renews(&*store, fence).await;
+            (renewed, served.load(Ordering::SeqCst))
+        }
+    });
+    let release = tokio::spawn({
+        let (store, served) = (Arc::clone(&store), Arc::clone(&served));
+        async move {
+            holder.gives(&*store).await;
+            served.load(Ordering::SeqCst)
+        }
+    });
+    settle().await;
+    other.execute_batch("ROLLBACK").unwrap();
+
+    let (renewed, before_renewal) = comes("the renewal", renewal).await.unwrap();
+    assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
+    let before_release = comes("the release", release).await.unwrap();
+    // One acquire was already in the database when they came.
+    assert!(before_renewal <= 1, "{before_renewal} acquires went first");
+    assert!(before_release <= 1, "{before_release} acquires went first");
+    while let Some(done) = comes("the flood", flood.join_next()).await {
+        done.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_question_whose_asker_has_left_is_not_put() {
+    let scene = Scene::new();
+    let store = Arc::new(scene.open());
+    let other = scene.raw();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let first = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { Who::new("first", "first").gets(&*store).await }
+    });
+    settle().await;
+    let left = Who::new("left", "left");
+    let leaver = tokio::spawn({
+        let (store, left) = (Arc::clone(&store), left.clone());
+        async move { left.gets(&*store).await }
+    });
+    settle().await;
+    leaver.abort();
+    settle().await;
+    other.execute_batch("ROLLBACK").unwrap();
+    comes("the first", first).await.unwrap();
+    // Served in order, so the leaver's turn is over.
+    Who::new("last", "last").gets(&*store).await;
+    assert_eq!(left.sees(&*store).await, None);
+}
+
+#[tokio::test]
+async fn a_database_kept_busy_is_overloaded_and_nothing_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let options = SqliteOptions::new(&path).clock(BootClock::shared());
+    let store = SqliteStore::open(options).unwrap();
+    let who = Who::new("a", "job");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let failure = store
+        .acquire(&who.ask(60_000), Duration::from_millis(50))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (failure.cause, failure.unknown),
+        (Cause::Overloaded, false),
+        "{failure}"
+    );
+    let answers = store.renew(&[], WITHIN).await;
+    assert!(answers.is_empty());
+    // Looking does not wait for writers.
+    assert_eq!(who.sees(&store).await, None);
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(who.sees(&store).await, None);
+    who.gets(&store).await;
+}
+
+#[tokio::test]
+async fn dropping_the_store_ends_its_threads() {
+    let threads = |name: &str| {
+        let all = std::fs::read_dir("/proc/self/task").unwrap();
+        all.flatten()
+            .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
+            .filter(|comm| comm.trim() == name)
+            .count()
+    };
+    // Other tests of this process have threads of the same name: only this store's file tells them apart.
+    let scene = Scene::new();
+    let open_files = || {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap();
+        all.flatten()
+            .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .filter(|target| target.starts_with(scene.path().parent().unwrap()))
+            .count()
+    };
+    let store = scene.open();
+    let who = Who::new("a", "job");
+    let listener = store.listen(&who.name, &who.token);
+    who.gets(&store).await;
+    assert!(threads("leasehold-sqlit") >= 2 && open_files() >= 2);
+    drop((store, listener));
+    // A thread owns its connection: once the files are closed, it has ended.
+    comes("the end of the threads", async {
+        while open_files() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let left = std::fs::read_dir(scene.path().with_file_name("locks.db.wake"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 0, "the socket is removed");
+}
