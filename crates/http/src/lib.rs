@@ -1,0 +1,1 @@
+//! The store trait over a daemon's HTTP API: what `http://` and `https://` open.

@@ -1,0 +1,1 @@
+//! The control plane under the locks: jobs, workflow runs, approvals and the loops that repair them.

@@ -1,0 +1,1 @@
+//! The daemon: the library's promises over HTTP.
