@@ -36,6 +36,7 @@
 mod acquire;
 mod connection;
 mod error;
+mod eval;
 mod inspect;
 mod keys;
 mod options;
@@ -50,6 +51,7 @@ pub mod testkit;
 mod value;
 mod wake;
 
+pub use eval::{Lua, Scripting};
 pub use keys::{DEFAULT_PREFIX, KeyMap, RESERVED};
 pub use options::RedisOptions;
 pub use store::RedisStore;

@@ -1,0 +1,164 @@
+-- The plane's steps as the server runs them. KEYS[1] is the prefix, whose hash tag every other key shares; ARGV[1] the
+-- verb, ARGV[2] its arguments as JSON. Nothing is written before every check has passed: a script is not rolled back.
+local prefix, verb, a = KEYS[1], ARGV[1], cjson.decode(ARGV[2])
+local NEVER = 9007199254740991
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function whole(number) return string.format('%.0f', number) end
+local function doc_key(kind, id) return prefix .. 'doc:' .. kind .. ':' .. id end
+local function events_key(kind, id) return prefix .. 'events:' .. kind .. ':' .. id end
+local function state_key(kind, state) return prefix .. 'state:' .. kind .. ':' .. state end
+local function shelf_key(kind, state, shelf) return prefix .. 'shelf:' .. kind .. ':' .. state .. ':' .. shelf end
+local function age_key(kind, state) return prefix .. 'age:' .. kind .. ':' .. state end
+local function queue_key(queue) return prefix .. 'queue:' .. queue end
+local function mail_key(queue, id) return prefix .. 'mail:' .. queue .. ':' .. id end
+
+local function unlist(kind, id, state, shelf)
+  redis.call('ZREM', state_key(kind, state), id)
+  redis.call('ZREM', shelf_key(kind, state, shelf), id)
+  redis.call('ZREM', age_key(kind, state), id)
+end
+
+local function put(e, version, write)
+  local key = doc_key(e.kind, e.id)
+  local old = redis.call('HMGET', key, 'state', 'shelf')
+  if old[1] then unlist(e.kind, e.id, old[1], old[2]) else redis.call('HSET', key, 'created', whole(now)) end
+  local due = e.due < 0 and NEVER or now + e.due
+  redis.call('HSET', key, 'version', whole(version), 'state', e.state, 'due', whole(due), 'shelf', e.shelf,
+    'updated', whole(now), 'body', e.body)
+  redis.call('ZADD', state_key(e.kind, e.state), whole(due), e.id)
+  redis.call('ZADD', shelf_key(e.kind, e.state, e.shelf), whole(due), e.id)
+  redis.call('ZADD', age_key(e.kind, e.state), whole(now), e.id)
+  redis.call('RPUSH', events_key(e.kind, e.id), write .. '\n' .. whole(now) .. '\n' .. e.event)
+  if e.key ~= '' and redis.call('HSETNX', prefix .. 'keys:' .. e.kind, e.key, e.id) == 1 then
+    redis.call('HSET', key, 'key', e.key)
+  end
+end
+
+local function post(m)
+  local key = mail_key(m.queue, m.id)
+  if redis.call('EXISTS', key) == 1 then return end
+  redis.call('HSET', key, 'to', m.to, 'body', m.body, 'tries', '0')
+  redis.call('ZADD', queue_key(m.queue), whole(now + m.due), m.id)
+end
+
+local function show(kind, id)
+  local f = redis.call('HMGET', doc_key(kind, id), 'version', 'state', 'due', 'created', 'updated', 'body')
+  if not f[1] then return false end
+  return {id, f[1], f[2], f[3], f[4], f[5], f[6], whole(now)}
+end
+
+local function older(one, other) return #one < #other or (#one == #other and one < other) end
+
+local verbs = {}
+
+function verbs.read() return show(a.kind, a.id) end
+
+function verbs.write()
+  local e = a.entry
+  local found = redis.call('HMGET', doc_key(e.kind, e.id), 'version', 'state')
+  local expect = a.expect
+  if found[1] then
+    local event = redis.call('LINDEX', events_key(e.kind, e.id), expect)
+    if event and string.sub(event, 1, #a.id + 1) == a.id .. '\n' then return {'repeated', whole(expect + 1)} end
+  end
+  local mark = prefix .. 'fence:' .. a.fence_name
+  if a.fence ~= '' then
+    local newest = redis.call('GET', mark)
+    if newest and older(a.fence, newest) then return {'stale', newest, found[2] or ''} end
+  end
+  if not found[1] then
+    if expect > 0 then return {'missing'} end
+    local of = e.key ~= '' and redis.call('HGET', prefix .. 'keys:' .. e.kind, e.key)
+    if of then return {'key', of} end
+  elseif expect == 0 then return {'exists'}
+  elseif tonumber(found[1]) ~= expect then return {'version', found[1], found[2]}
+  else
+    local may = false
+    for _, state in ipairs(a.from) do may = may or state == found[2] end
+    if not may then return {'transition', found[2]} end
+  end
+  if a.fence ~= '' then
+    local verdict, detail = leasehold_admit(mark, a.fence)
+    if verdict ~= 'admitted' then return redis.error_reply('ERR the fence could not be marked: ' .. detail) end
+  end
+  put(e, expect + 1, a.id)
+  local answer = {'done', whole(expect + 1)}
+  for _, other in ipairs(a.also) do
+    if redis.call('EXISTS', doc_key(other.kind, other.id)) == 1 then answer[#answer + 1] = other.id
+    else put(other, 1, a.id) end
+  end
+  for _, m in ipairs(a.send) do post(m) end
+  return answer
+end
+
+function verbs.list()
+  local until_ = a.due and whole(now) or '+inf'
+  local found = {}
+  for _, state in ipairs(a.states) do
+    local key = a.shelf and shelf_key(a.kind, state, a.shelf) or state_key(a.kind, state)
+    local some = redis.call('ZRANGEBYSCORE', key, '-inf', until_, 'WITHSCORES', 'LIMIT', 0, a.limit)
+    for i = 1, #some, 2 do found[#found + 1] = {some[i], tonumber(some[i + 1])} end
+  end
+  table.sort(found, function(x, y) return x[2] < y[2] or (x[2] == y[2] and x[1] < y[1]) end)
+  local docs = {}
+  for i = 1, math.min(#found, a.limit) do docs[i] = show(a.kind, found[i][1]) end
+  return docs
+end
+
+function verbs.count()
+  local sum = 0
+  for _, state in ipairs(a.states) do
+    sum = sum + redis.call('ZCARD', a.shelf and shelf_key(a.kind, state, a.shelf) or state_key(a.kind, state))
+  end
+  return whole(sum)
+end
+
+function verbs.key() return redis.call('HGET', prefix .. 'keys:' .. a.kind, a.key) end
+
+function verbs.history() return redis.call('LRANGE', events_key(a.kind, a.id), 0, -1) end
+
+function verbs.send() post(a) return 'OK' end
+
+function verbs.take()
+  local taken = {}
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', queue_key(a.queue), '-inf', whole(now), 'LIMIT', 0, a.limit)) do
+    local key = mail_key(a.queue, id)
+    redis.call('ZADD', queue_key(a.queue), whole(now + a.visible), id)
+    local tries = redis.call('HINCRBY', key, 'tries', 1)
+    local f = redis.call('HMGET', key, 'to', 'body')
+    taken[#taken + 1] = {id, f[1], f[2], whole(tries)}
+  end
+  return taken
+end
+
+function verbs.settle()
+  local key = mail_key(a.queue, a.id)
+  if redis.call('HGET', key, 'tries') ~= whole(a.tries) then return '0' end
+  if a.again < 0 then
+    redis.call('ZREM', queue_key(a.queue), a.id)
+    redis.call('DEL', key)
+  else
+    redis.call('ZADD', queue_key(a.queue), whole(now + a.again), a.id)
+  end
+  return '1'
+end
+
+function verbs.purge()
+  local gone = 0
+  for _, state in ipairs(a.states) do
+    local old = redis.call('ZRANGEBYSCORE', age_key(a.kind, state), '-inf', whole(now - a.keep), 'LIMIT', 0, a.limit - gone)
+    for _, id in ipairs(old) do
+      local key = doc_key(a.kind, id)
+      local f = redis.call('HMGET', key, 'shelf', 'key')
+      unlist(a.kind, id, state, f[1])
+      if f[2] then redis.call('HDEL', prefix .. 'keys:' .. a.kind, f[2]) end
+      redis.call('DEL', key, events_key(a.kind, id), prefix .. 'fence:' .. a.kind .. ':' .. id)
+      gone = gone + 1
+    end
+    if gone >= a.limit then break end
+  end
+  return whole(gone)
+end
+
+return verbs[verb]()

@@ -1,0 +1,126 @@
+//! The tables, and who may use them.
+
+use leasehold_core::store::{Cause, Failure};
+use rusqlite::Connection;
+
+use super::failure;
+use crate::state::TABLE;
+
+/// `PRAGMA user_version` of the tables below.
+const VERSION: i64 = 1;
+
+/// `PRAGMA application_id`: "LHPL". Tells our file from another program's, and from the locks'.
+const APPLICATION: i64 = 0x4c48_504c;
+
+const TABLES: &str = "
+    CREATE TABLE docs (
+        kind    TEXT NOT NULL,
+        id      TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        state   TEXT NOT NULL,
+        due     INTEGER,              -- unix ms
+        shelf   TEXT NOT NULL,        -- a job's topic, a run's organisation
+        created INTEGER NOT NULL,     -- unix ms
+        updated INTEGER NOT NULL,     -- unix ms
+        body    TEXT NOT NULL,        -- JSON
+        PRIMARY KEY (kind, id)
+    ) STRICT;
+    CREATE INDEX docs_by_state ON docs (kind, state, due);
+    CREATE INDEX docs_by_shelf ON docs (kind, shelf, state, due);
+
+    CREATE TABLE events (
+        kind    TEXT NOT NULL,
+        id      TEXT NOT NULL,
+        version INTEGER NOT NULL,     -- of the document, after it
+        at      INTEGER NOT NULL,     -- unix ms
+        write   TEXT NOT NULL,        -- which write made it: a repetition is known by it
+        body    TEXT NOT NULL,        -- JSON
+        PRIMARY KEY (kind, id, version)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE keys (
+        kind TEXT NOT NULL,
+        key  TEXT NOT NULL,           -- idempotency key
+        id   TEXT NOT NULL,
+        PRIMARY KEY (kind, key)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX keys_by_id ON keys (kind, id);
+
+    CREATE TABLE mail (
+        queue  TEXT NOT NULL,
+        id     TEXT NOT NULL,
+        doc    TEXT NOT NULL,
+        body   TEXT NOT NULL,         -- JSON
+        due    INTEGER NOT NULL,      -- unix ms
+        tries  INTEGER NOT NULL,
+        PRIMARY KEY (queue, id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX mail_by_due ON mail (queue, due);
+
+    -- The table of transitions, so that not even a hand at a prompt can end a job twice.
+    CREATE TABLE transitions (
+        kind TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, PRIMARY KEY (kind, before, after)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TRIGGER docs_transition BEFORE UPDATE OF state ON docs
+        WHEN NEW.kind = 'job' AND NEW.state <> OLD.state AND NOT EXISTS
+            (SELECT 1 FROM transitions WHERE kind = NEW.kind AND before = OLD.state AND after = NEW.state)
+        BEGIN SELECT RAISE(ABORT, 'leasehold: this state cannot follow that one'); END;
+
+    CREATE VIEW jobs AS SELECT id, state, shelf AS topic, version,
+        datetime(updated / 1000, 'unixepoch') AS updated_utc, body FROM docs WHERE kind = 'job' ORDER BY updated;
+    CREATE VIEW runs AS SELECT id, state, version,
+        datetime(updated / 1000, 'unixepoch') AS updated_utc, body FROM docs WHERE kind = 'run' ORDER BY updated;
+";
+
+/// Makes the tables if the file is empty; refuses what is newer or not ours. Safe to race with other processes.
+pub(super) fn ensure(db: &mut Connection) -> Result<(), Failure> {
+    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
+        .map_err(failure)?;
+    // An acknowledged job survives a power cut: the disk is waited for.
+    db.pragma_update(None, "synchronous", "FULL").map_err(failure)?;
+    let tx = db
+        .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+        .map_err(failure)?;
+    let mark = |name| tx.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let tables: i64 = tx
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(failure)?;
+    match (
+        mark("application_id").map_err(failure)?,
+        mark("user_version").map_err(failure)?,
+        tables,
+    ) {
+        (APPLICATION, VERSION, _) => return Ok(()),
+        (0, 0, 0) => {}
+        (APPLICATION, newer, _) => {
+            return Err(Failure::not_done(
+                Cause::Misconfigured,
+                format!(
+                    "the plane's database has schema version {newer}, and this build knows {VERSION}: update this program"
+                ),
+            ));
+        }
+        _ => {
+            return Err(Failure::not_done(
+                Cause::Misconfigured,
+                "the file is not a plane's database: give the plane a file of its own",
+            ));
+        }
+    }
+    tx.execute_batch(TABLES).map_err(failure)?;
+    for (from, to) in TABLE
+        .iter()
+        .flat_map(|(from, to)| to.iter().map(move |to| (from, to)))
+    {
+        tx.execute(
+            "INSERT INTO transitions VALUES ('job', ?1, ?2)",
+            [from.word(), to.word()],
+        )
+        .map_err(failure)?;
+    }
+    leasehold_fence::sqlite::install(&tx)?;
+    tx.pragma_update(None, "application_id", APPLICATION)
+        .map_err(failure)?;
+    tx.pragma_update(None, "user_version", VERSION).map_err(failure)?;
+    tx.commit().map_err(failure)
+}

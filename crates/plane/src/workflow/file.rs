@@ -1,0 +1,208 @@
+//! Workflows as TOML files, checked with line and field in the error.
+
+use leasehold_core::Invalid;
+use leasehold_core::Name;
+use leasehold_core::policy::PolicyBook;
+use serde::Deserialize;
+use serde_json::Value;
+use toml::Spanned;
+
+use super::doc::{Step, StepWork, Workflow};
+use crate::span::Span;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    name: Spanned<String>,
+    class: Option<Spanned<String>>,
+    #[serde(default)]
+    step: Vec<Spanned<StepText>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepText {
+    id: Spanned<String>,
+    #[serde(default)]
+    needs: Vec<Spanned<String>>,
+    exec: Option<Vec<String>>,
+    handler: Option<String>,
+    pull: Option<String>,
+    approval: Option<String>,
+    delay: Option<Span>,
+    #[serde(default)]
+    payload: Value,
+    #[serde(default)]
+    resources: Vec<String>,
+    #[serde(default)]
+    requires_approval: bool,
+    attempts: Option<u32>,
+    backoff: Option<Span>,
+    timeout: Option<Span>,
+}
+
+/// Where in a file something stands, and what it is called there.
+struct Place<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Place<'_> {
+    /// `file:line: field: why`.
+    fn error(&self, at: usize, field: &str, why: &str) -> Invalid {
+        let line = 1 + self
+            .text
+            .get(..at)
+            .map_or(0, |before| before.matches('\n').count());
+        Invalid::new(
+            "workflow",
+            format!("{}:{line}", self.file),
+            format!("{field}: {why}"),
+        )
+    }
+
+    /// The key on the line of a position: TOML's own errors do not name it.
+    fn key_at(&self, at: usize) -> String {
+        let start = self
+            .text
+            .get(..at)
+            .and_then(|before| before.rfind('\n'))
+            .map_or(0, |end| end + 1);
+        let line = self
+            .text
+            .get(start..)
+            .and_then(|rest| rest.lines().next())
+            .unwrap_or_default();
+        let key = line.split('=').next().unwrap_or_default().trim();
+        if key.is_empty() {
+            "file".to_owned()
+        } else {
+            key.to_owned()
+        }
+    }
+}
+
+/// Reads and checks a workflow. `file` is what the error calls the text.
+///
+/// # Errors
+/// The first thing that cannot be used, as `file:line: field: why`.
+pub fn parse(file: &str, text: &str) -> Result<Workflow, Invalid> {
+    let place = Place { file, text };
+    let read: FileText = toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        place.error(at, &place.key_at(at), error.message())
+    })?;
+    let (at, name) = (read.name.span().start, read.name.into_inner());
+    Name::new(&format!("workflow:{name}")).map_err(|error| place.error(at, "name", &error.to_string()))?;
+    let class = match read.class {
+        Some(class) => check_class(&place, &class)?,
+        None => "workflow".to_owned(),
+    };
+    if read.step.is_empty() {
+        return Err(place.error(
+            0,
+            "step",
+            "there is none; write [[step]] and give it an id and its work",
+        ));
+    }
+    let known: Vec<String> = read
+        .step
+        .iter()
+        .map(|step| step.get_ref().id.get_ref().clone())
+        .collect();
+    let mut steps = Vec::new();
+    for (number, step) in read.step.into_iter().enumerate() {
+        steps.push(check_step(&place, &known, number, step)?);
+    }
+    let workflow = Workflow { name, class, steps };
+    if let Some(step) = workflow.circle() {
+        let at = text.find(&format!("\"{}\"", step.id)).unwrap_or(0);
+        let why = format!(
+            "step {:?} needs itself, by way of {:?}; it could never begin",
+            step.id, step.needs
+        );
+        return Err(place.error(at, "needs", &why));
+    }
+    Ok(workflow)
+}
+
+/// Built-in classes can be checked here; one of a policy file is checked when a run is started.
+fn check_class(place: &Place<'_>, class: &Spanned<String>) -> Result<String, Invalid> {
+    let name = class.get_ref();
+    let moment = leasehold_core::clock::Moment::ZERO;
+    if ["reconciler", "replayer", "admission"].contains(&name.as_str()) {
+        let why = format!("{name:?} is for loops and gates; use workflow or workflow-critical");
+        return Err(place.error(class.span().start, "class", &why));
+    }
+    let custom = PolicyBook::builtin().class(name, moment).is_err();
+    if custom && Name::new(name).is_err() {
+        return Err(place.error(class.span().start, "class", "must be the name of a class"));
+    }
+    Ok(name.clone())
+}
+
+fn check_step(
+    place: &Place<'_>,
+    known: &[String],
+    number: usize,
+    step: Spanned<StepText>,
+) -> Result<Step, Invalid> {
+    let whole = step.span().start;
+    let text = step.into_inner();
+    let field = |name: &str| format!("step[{number}].{name}");
+    let (at, id) = (text.id.span().start, text.id.into_inner());
+    Name::new(&format!("job:{id}")).map_err(|error| place.error(at, &field("id"), &error.to_string()))?;
+    if id.contains('.') {
+        return Err(place.error(
+            at,
+            &field("id"),
+            "must not contain a dot: it parts the names of jobs",
+        ));
+    }
+    if known.iter().filter(|other| **other == id).count() > 1 {
+        return Err(place.error(at, &field("id"), &format!("{id:?} is the id of another step too")));
+    }
+    let mut needs = Vec::new();
+    for need in text.needs {
+        let at = need.span().start;
+        let need = need.into_inner();
+        if !known.contains(&need) {
+            let why = format!("{need:?} is not a step; there are {}", known.join(", "));
+            return Err(place.error(at, &field("needs"), &why));
+        }
+        needs.push(need);
+    }
+    let works: Vec<StepWork> = [
+        text.exec.map(StepWork::Exec),
+        text.handler.map(StepWork::Handler),
+        text.pull.map(StepWork::Pull),
+        text.approval.map(StepWork::Approval),
+        text.delay.map(StepWork::Delay),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let [work] = <[StepWork; 1]>::try_from(works).map_err(|works| {
+        let why = format!(
+            "step {id:?} says {} times what it does; write exactly one of exec, handler, pull, approval, delay",
+            works.len()
+        );
+        place.error(whole, &format!("step[{number}]"), &why)
+    })?;
+    let step = Step {
+        id,
+        needs,
+        work,
+        payload: text.payload,
+        resources: text.resources,
+        requires_approval: text.requires_approval,
+        attempts: text.attempts,
+        backoff: text.backoff,
+        timeout: text.timeout,
+    };
+    if let Some(spec) = step.job("workflow", "default") {
+        spec.check()
+            .map_err(|error| place.error(whole, &format!("step[{number}]"), &error.to_string()))?;
+    }
+    Ok(step)
+}
