@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// Look at the classes in force
     Policy(PolicyArgs),
+    /// Compute a TTL, renewal interval and takeover bound from recorded data
+    Advise(crate::advise::AdviseArgs),
     /// Break things on purpose and see whether the promises hold: 0 clean, 1 violation, 2 could not run
     Drill(crate::drill::DrillArgs),
 }

@@ -4,6 +4,7 @@
 //! `policy`, `run/` and `drill/` with their parts. `guardian` and `gate` are the two small processes that `run` puts beside and
 //! before its command; `family` is how a command is ended with everything it has started.
 
+mod advise;
 mod args;
 mod drill;
 mod exit;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::List(args) => exit::of_answer(list::main(&cli.place, &args)),
         Command::Show(args) => exit::of_answer(show::main(&cli.place, &args)),
         Command::Drill(args) => exit::of_answer(drill::main(&cli.place, args.command)),
+        Command::Advise(args) => exit::of_answer(advise::main(&cli.place, &args)),
         Command::Policy(args) => exit::of_answer(policy::main(&cli.place, &args.command)),
     }
 }

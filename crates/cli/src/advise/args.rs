@@ -1,0 +1,92 @@
+//! What people type after `leasehold advise`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use leasehold::policy::duration;
+
+/// `leasehold advise`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads how long locks were held (and, where it is recorded, how long the store took and processes stalled) and does the sums:
+  ttl = p99 of held time + jitter + guard        work at its p99 ends within one lease
+  the shorter ttl that renewal permits           one renewal may time out and its retry still be confirmed
+  renew every ttl/3; takeover = ttl + lock_delay + 1s at most
+
+Exit codes: 0 advice given and the takeover target (if any) can be met, 1 it cannot, 2 error or too little data.
+
+Examples:
+  leasehold advise scheduler --from held.txt --slo 30s
+  curl -s http://127.0.0.1:7420/metrics | leasehold advise scheduler --from -
+  leasehold advise scheduler --p99 18s --jitter 4s --guard 2s
+  leasehold advise scheduler --from held.txt --what-if ttl=12s
+  leasehold advise scheduler --from held.txt --write | patch -p1")]
+pub(crate) struct AdviseArgs {
+    /// The class to advise on
+    #[arg(default_value = "scheduler")]
+    pub(crate) class: String,
+    /// Recorded data: a file of durations, a daemon's history, or text from /metrics; - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+    /// What is in it, if it cannot be told from its first line
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) kind: Option<Kind>,
+    /// The 99th percentile of held time, if it is known better than from records
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, required_unless_present = "from")]
+    pub(crate) p99: Option<Duration>,
+    /// The budget for network, store tail and pauses, instead of the recorded one
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) jitter: Option<Duration>,
+    /// What is added on top; a tenth of the p99 if not given
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) guard: Option<Duration>,
+    /// The takeover target: from a holder's crash to the next owner, at most
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) slo: Option<Duration>,
+    /// How many locks are held at once, for the renewal traffic
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    pub(crate) holds: u64,
+    /// What another TTL would do, e.g. ttl=12s; may be repeated
+    #[arg(long, value_name = "ttl=DURATION", value_parser = what_if)]
+    pub(crate) what_if: Vec<Duration>,
+    /// Print the change of the policy file as a diff, and nothing else
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Draw the held times with the TTLs here, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write a page with the advice and the picture here
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Form::Text)]
+    pub(crate) output: Form,
+}
+
+/// What recorded data looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// One duration a line
+    Durations,
+    /// Prometheus text, as /metrics serves it
+    Metrics,
+    /// Holds as JSON, as /v1/history serves them
+    History,
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// Sums and a picture for people
+    Text,
+    /// One JSON document
+    Json,
+}
+
+fn what_if(text: &str) -> Result<Duration, String> {
+    match text.split_once('=') {
+        Some(("ttl", value)) => duration::parse(value).map_err(|why| format!("ttl {why}")),
+        _ => Err("only a TTL can be tried; write ttl=12s".into()),
+    }
+}

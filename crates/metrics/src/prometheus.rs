@@ -1,0 +1,143 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+use leasehold_core::event::{Event, Observer, What};
+use leasehold_core::observe::{Kind, LocalOnly, METRICS, Namespaces, moves};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::buckets;
+
+/// What [`Prometheus::encode`] writes, for the answer's header.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Class, namespace and, where a metric has one, its own label.
+type Labels = Vec<(&'static str, String)>;
+
+/// Every metric of the stream.
+pub struct Prometheus {
+    registry: Registry,
+    numbers: HashMap<&'static str, (Option<&'static str>, Numbers)>,
+    namespaces: Namespaces,
+    local: LocalOnly,
+}
+
+/// One metric over all its labels.
+enum Numbers {
+    Counter(Family<Labels, Counter<f64, AtomicU64>>),
+    Gauge(Family<Labels, Gauge<f64, AtomicU64>>),
+    Histogram(Family<Labels, Histogram, Buckets>),
+}
+
+#[derive(Clone)]
+struct Buckets(&'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
+impl Prometheus {
+    /// Metrics of a client on this kind of store (`Capabilities::kind`).
+    #[must_use]
+    pub fn new(store: &'static str) -> Self {
+        let label = ("store".into(), store.into());
+        let mut registry = Registry::with_prefix_and_labels("leasehold", std::iter::once(label));
+        let mut numbers = HashMap::new();
+        for metric in METRICS {
+            let (name, help) = (metric.name, metric.help);
+            let own = match metric.kind {
+                Kind::Counter => {
+                    let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
+                    // The format itself adds `_total` to counters.
+                    registry.register(name.trim_end_matches("_total"), help, family.clone());
+                    Numbers::Counter(family)
+                }
+                Kind::Gauge => {
+                    let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+                    registry.register(name, help, family.clone());
+                    Numbers::Gauge(family)
+                }
+                _ => {
+                    let family = Family::<Labels, Histogram, Buckets>::new_with_constructor(Buckets(
+                        buckets::of(name),
+                    ));
+                    registry.register(name, help, family.clone());
+                    Numbers::Histogram(family)
+                }
+            };
+            numbers.insert(name, (metric.label, own));
+        }
+        Self {
+            registry,
+            numbers,
+            namespaces: Namespaces::default(),
+            local: LocalOnly::default(),
+        }
+    }
+
+    /// Everything, in the text format that Prometheus scrapes (see [`CONTENT_TYPE`]).
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    /// The registry, for programs that export metrics of their own beside these.
+    pub fn registry(&mut self) -> &mut Registry {
+        &mut self.registry
+    }
+
+    fn moved(&self, labels: &Labels, name: &'static str, value: &'static str, by: f64) {
+        let Some((own, numbers)) = self.numbers.get(name) else {
+            debug_assert!(false, "{name} is not in METRICS");
+            return;
+        };
+        let mut labels = labels.clone();
+        if let Some(own) = own {
+            labels.push((own, value.to_owned()));
+        }
+        match numbers {
+            Numbers::Counter(family) => {
+                family.get_or_create(&labels).inc_by(by);
+            }
+            Numbers::Gauge(family) => {
+                family.get_or_create(&labels).inc_by(by);
+            }
+            Numbers::Histogram(family) => family.get_or_create(&labels).observe(by),
+        }
+    }
+}
+
+impl Observer for Prometheus {
+    fn on(&self, event: &Event) {
+        let labels = vec![
+            ("class", event.class.to_string()),
+            ("namespace", self.namespaces.of(event)),
+        ];
+        moves(&event.what, |name, value, by| {
+            self.moved(&labels, name, value, by)
+        });
+        let by = self.local.moved(event);
+        if by != 0.0 {
+            self.moved(&labels, "local_only_holds", "", by);
+        }
+        if let What::Renewed { left, .. } = event.what {
+            self.moved(&labels, "renew_remaining_ratio", "", left);
+        }
+    }
+}
+
+impl fmt::Debug for Prometheus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prometheus").finish_non_exhaustive()
+    }
+}
