@@ -1,0 +1,84 @@
+//! Rules and dashboards only speak of metrics that are exported, with labels that they have.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use leasehold_core::observe::{Kind, METRICS};
+
+const ALERTS: &str = include_str!("../../../ops/prometheus/alerts.yml");
+const RECORDING: &str = include_str!("../../../ops/prometheus/recording.yml");
+const DASHBOARD: &str = include_str!("../../../ops/grafana/leasehold.json");
+const CASES: &str = include_str!("../../../ops/prometheus/tests.yml");
+
+/// Every name of ours in a text, with the label matchers that follow it. Names that a recording rule makes have a `:` before them.
+fn used(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("leasehold_") {
+        let before = text[..at].chars().next_back();
+        if before.is_some_and(|c| c == ':' || c.is_ascii_alphanumeric()) {
+            continue;
+        }
+        let rest = &text[at..];
+        let end = rest
+            .find(|c: char| !(c.is_ascii_lowercase() || c == '_'))
+            .unwrap_or(rest.len());
+        let labels = rest[end..]
+            .strip_prefix('{')
+            .and_then(|rest| rest.split_once('}'));
+        let labels = labels.map_or("", |(labels, _)| labels);
+        found.push((rest[..end].to_owned(), labels.replace('\\', "")));
+    }
+    found
+}
+
+#[test]
+fn every_name_is_exported_and_every_label_exists() {
+    for (file, text) in [
+        ("alerts", ALERTS),
+        ("recording", RECORDING),
+        ("dashboard", DASHBOARD),
+        ("cases", CASES),
+    ] {
+        let used = used(text);
+        assert!(used.len() > 5, "{file}: nothing found to check");
+        for (name, labels) in used {
+            let bare = name.trim_start_matches("leasehold_");
+            let metric = METRICS.iter().find(|metric| {
+                let own = bare.strip_prefix(metric.name);
+                own == Some("") || (metric.kind == Kind::Histogram && own == Some("_bucket"))
+            });
+            let metric = metric.unwrap_or_else(|| panic!("{file}: {name} is not exported"));
+            for pair in labels.split(',').filter(|pair| !pair.trim().is_empty()) {
+                let label = pair.split(['=', '!']).next().unwrap().trim();
+                let known = ["class", "namespace", "store", "instance", "le"].contains(&label)
+                    || metric.label == Some(label);
+                assert!(known, "{file}: {name} has no label {label}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_alert_has_its_case_and_its_runbook() {
+    let runbook = include_str!("../../../docs/operations/alerts.md");
+    let alerts: BTreeSet<_> = ALERTS
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+        .collect();
+    assert!(alerts.len() >= 8);
+    for alert in alerts {
+        assert!(
+            CASES.contains(&format!("alertname: {alert}\n")),
+            "{alert} has no promtool case"
+        );
+        assert!(
+            ALERTS.contains(&format!("alerts.md#{}\n", alert.to_lowercase())),
+            "{alert} names no runbook"
+        );
+        assert!(
+            runbook.contains(&format!("## {alert}\n")),
+            "{alert} has no runbook"
+        );
+    }
+}
