@@ -28,7 +28,7 @@ pub(crate) struct Cli {
 /// Where the store and the policies are.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// Where the locks are: sqlite:PATH, redis://HOST, rediss://HOST or memory:
+    /// Where the locks are: sqlite:PATH, redis://HOST, rediss://HOST, memory:, or a daemon at http://HOST:PORT or https://HOST
     ///
     /// Without it: $XDG_STATE_HOME/leasehold/leasehold.db, or ~/.local/state/leasehold/leasehold.db, a SQLite file that
     /// all your processes on this host share.
@@ -69,6 +69,12 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     /// Compute a TTL, renewal interval and takeover bound from recorded data
     Advise(crate::advise::AdviseArgs),
+    /// Serve the locks over HTTP, to programs in any language and on other machines
+    Serve(crate::serve::ServeArgs),
+    /// Try Leasehold out: the daemon on a local file, and what to type next
+    Dev(crate::dev::DevArgs),
+    /// Make API tokens for the daemon
+    Token(crate::serve::TokenArgs),
     /// Break things on purpose and see whether the promises hold: 0 clean, 1 violation, 2 could not run
     Drill(crate::drill::DrillArgs),
 }

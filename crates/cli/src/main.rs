@@ -1,11 +1,12 @@
-//! The `leasehold` command: run work under a lease, list and show locks, look at policies, drill.
+//! The `leasehold` command: run work under a lease, list and show locks, look at policies, serve, drill.
 //!
 //! `args` is what people type, `place` where the store and the policies are. One file per command: `list`, `show`,
-//! `policy`, `run/` and `drill/` with their parts. `guardian` and `gate` are the two small processes that `run` puts beside and
+//! `policy`, `dev`, `run/`, `serve/` and `drill/` with their parts. `guardian` and `gate` are the two small processes that `run` puts beside and
 //! before its command; `family` is how a command is ended with everything it has started.
 
 mod advise;
 mod args;
+mod dev;
 mod drill;
 mod exit;
 mod family;
@@ -18,6 +19,7 @@ mod place;
 mod policy;
 mod run;
 mod say;
+mod serve;
 mod show;
 
 use std::process::ExitCode;
@@ -47,6 +49,9 @@ fn main() -> ExitCode {
         Command::Show(args) => exit::of_answer(show::main(&cli.place, &args)),
         Command::Drill(args) => exit::of_answer(drill::main(&cli.place, args.command)),
         Command::Advise(args) => exit::of_answer(advise::main(&cli.place, &args)),
+        Command::Serve(args) => exit::of_answer(serve::main(&cli.place, args)),
+        Command::Dev(args) => exit::of_answer(dev::main(&cli.place, &args)),
+        Command::Token(args) => exit::of_answer(serve::token(args)),
         Command::Policy(args) => exit::of_answer(policy::main(&cli.place, &args.command)),
     }
 }

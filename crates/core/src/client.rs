@@ -152,6 +152,7 @@ impl Locks {
                 class: &class,
                 fence,
                 hold: 0,
+                holder: None,
             },
             what,
         );
@@ -235,6 +236,7 @@ impl ClassLocks {
             class: Arc::clone(&self.class),
             mode: Mode::Exclusive,
             tweaks: self.tweaks,
+            token: None,
         })
     }
 }

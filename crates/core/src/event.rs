@@ -125,6 +125,11 @@ pub enum What {
         /// Why.
         cause: Cause,
     },
+    /// A hold of an earlier process was taken up again.
+    Resumed {
+        /// How long it had been held by then.
+        age: Duration,
+    },
     /// A local-only hold got its lease after all.
     Healed {
         /// How long it was local-only.
@@ -268,6 +273,7 @@ impl What {
             Self::Unavailable { .. } => "unavailable",
             Self::Cancelled { .. } => "cancelled",
             Self::FellBack { .. } => "fell_back",
+            Self::Resumed { .. } => "resumed",
             Self::Healed { .. } => "healed",
             Self::TooLate => "too_late",
             Self::Renewed { .. } => "renewed",
@@ -363,7 +369,7 @@ impl Events {
             wall: self.clock.wall(),
             name: subject.name.cloned(),
             class: Arc::clone(subject.class),
-            holder: self.holder.clone(),
+            holder: subject.holder.unwrap_or(&self.holder).clone(),
             fence: subject.fence,
             hold: subject.hold,
             what,
@@ -393,4 +399,6 @@ pub struct Subject<'a> {
     pub fence: Option<Fence>,
     /// Which hold or attempt.
     pub hold: u64,
+    /// Whose, if it is not the client's own.
+    pub holder: Option<&'a Holder>,
 }

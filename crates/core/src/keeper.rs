@@ -18,7 +18,7 @@ pub(crate) use entry::Entry;
 
 use crate::call::{self, Answered, Heal, Result3};
 use crate::clock::Moment;
-use crate::event::{Events, Loss, Subject, What};
+use crate::event::{Loss, Subject, What};
 use crate::life::{Effect, Input, Life, ReleaseAnswer, State};
 use crate::policy::Class;
 use crate::store::{Answer, Ask, Claim, Given, Giving, Renewal, Renewed, TOMBSTONE};
@@ -266,7 +266,11 @@ impl Keeper {
             Effect::Heal => {
                 let token = entry
                     .heal_token
-                    .get_or_insert_with(|| Token::fresh(&self.tools.holder, &class.name, &*self.tools.random))
+                    .get_or_insert_with(|| {
+                        let someone = self.tools.someone(&entry.token);
+                        let holder = someone.as_ref().unwrap_or(&self.tools.holder);
+                        Token::fresh(holder, &class.name, &*self.tools.random)
+                    })
                     .clone();
                 let mut ask = Ask::new(entry.name.clone(), token, class.ttl);
                 ask.lock_delay = class.release.lock_delay;
@@ -301,7 +305,7 @@ impl Keeper {
                 }
             }
             Effect::Cancel(_) => entry.shared.cancel(),
-            Effect::Emit(what) => emit(&self.tools.events, entry, what),
+            Effect::Emit(what) => emit(&self.tools, entry, what),
             Effect::Finish(outcome) => {
                 entry.outcome = Some(outcome);
                 // The next one in this process may come in before the caller hears of it.
@@ -346,7 +350,7 @@ impl Drop for Keeper {
             for effect in effects {
                 match effect {
                     Effect::Cancel(_) => entry.shared.cancel(),
-                    Effect::Emit(what) => emit(&self.tools.events, entry, what),
+                    Effect::Emit(what) => emit(&self.tools, entry, what),
                     _ => {}
                 }
             }
@@ -354,12 +358,14 @@ impl Drop for Keeper {
     }
 }
 
-fn emit(events: &Events, entry: &Entry, what: What) {
+fn emit(tools: &Tools, entry: &Entry, what: What) {
+    let someone = tools.someone(&entry.token);
     let subject = Subject {
         name: Some(&entry.name),
         class: &entry.life.class().name,
         fence: entry.life.fence(),
         hold: entry.id,
+        holder: someone.as_ref(),
     };
-    events.emit(&subject, what);
+    tools.events.emit(&subject, what);
 }

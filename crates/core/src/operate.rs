@@ -69,6 +69,7 @@ impl Locks {
                 class: &class,
                 fence: Some(seen),
                 hold: 0,
+                holder: None,
             };
             tools.events.emit(&subject, What::Broken { by: by.to_owned() });
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::policy::{Class, check};
 use crate::store::Mode;
-use crate::word::{Invalid, Name, Ttl};
+use crate::word::{Invalid, Name, Token, Ttl};
 
 /// One acquire, as the caller wants it.
 #[derive(Debug, Clone)]
@@ -19,6 +19,9 @@ pub struct Request {
     pub mode: Mode,
     /// What differs from the class for this one request.
     pub tweaks: Tweaks,
+    /// The token to ask with, for callers who must know it to take the hold up again after a restart
+    /// ([`Locks::resume`](crate::Locks::resume)). Fresh for every acquire. The hold's holder is the token's.
+    pub token: Option<Token>,
 }
 
 impl Request {
@@ -36,7 +39,22 @@ impl Request {
             class: class.into(),
             mode: Mode::Exclusive,
             tweaks: Tweaks::default(),
+            token: None,
         })
+    }
+
+    /// With this token instead of a fresh one.
+    #[must_use]
+    pub fn token(mut self, token: Token) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// With these values instead of the class's.
+    #[must_use]
+    pub fn tweaks(mut self, tweaks: Tweaks) -> Self {
+        self.tweaks = tweaks;
+        self
     }
 }
 
@@ -53,6 +71,20 @@ pub struct Tweaks {
 }
 
 impl Tweaks {
+    /// With another time to live.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Option<Duration>) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// With another wait.
+    #[must_use]
+    pub fn wait(mut self, wait: Option<Duration>) -> Self {
+        self.wait = wait;
+        self
+    }
+
     /// The class with these values, checked.
     ///
     /// # Errors

@@ -89,6 +89,7 @@ fn look(inner: &Inner, file: Option<&mut FileWatch>, now: Moment) {
                 class: &class,
                 fence: None,
                 hold: 0,
+                holder: None,
             };
             inner.tools.events.emit(
                 &subject,
@@ -109,6 +110,7 @@ pub(crate) fn tell(inner: &Inner, change: &Change) {
         class: &change.class,
         fence: None,
         hold: 0,
+        holder: None,
     };
     inner.tools.events.emit(
         &subject,

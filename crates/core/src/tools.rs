@@ -9,7 +9,7 @@ use crate::event::Events;
 use crate::floor::Floors;
 use crate::rng::SharedRandom;
 use crate::store::SharedStore;
-use crate::word::Holder;
+use crate::word::{Holder, Token};
 
 /// Shared by acquires, keeper and steward. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -28,6 +28,13 @@ pub(crate) struct Tools {
 impl Tools {
     pub(crate) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whose token it is, if it is not this client's own.
+    pub(crate) fn someone(&self, token: &Token) -> Option<Holder> {
+        (token.holder() != self.holder.as_str())
+            .then(|| Holder::new(token.holder()).ok())
+            .flatten()
     }
 
     pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {

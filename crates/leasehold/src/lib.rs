@@ -35,6 +35,7 @@
 //! | `memory:` | this process's memory | nobody: tests and examples |
 //! | `sqlite:PATH`, `sqlite:///PATH`, `/PATH`, `./PATH` | one SQLite file (feature `sqlite`) | processes of one host |
 //! | `redis://HOST`, `rediss://HOST` | Redis or Valkey (feature `redis`) | everyone who reaches it |
+//! | `http://HOST:PORT`, `https://HOST` | a daemon's store, through `leasehold serve` (feature `http`) | everyone who reaches it |
 //!
 //! What is promised, and what no lock can promise, stands at the top of [`leasehold_core`].
 

@@ -11,7 +11,7 @@ use leasehold_core::store::SharedStore;
 use crate::OpenError;
 
 /// What a reader of an error can write instead.
-const KNOWN: &str = "memory:, sqlite:PATH, redis://HOST and rediss://HOST";
+const KNOWN: &str = "memory:, sqlite:PATH, redis://HOST, rediss://HOST, http://HOST:PORT and https://HOST";
 
 /// Which store a URL names. Prints as a URL that opens the same store from any folder, without anything secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,6 +28,11 @@ pub enum StoreUrl {
     },
     /// Redis or Valkey; the rest of the URL is read by that store.
     Redis {
+        /// As it was given.
+        url: String,
+    },
+    /// A daemon (`leasehold serve`); the rest of the URL is read by that store.
+    Http {
         /// As it was given.
         url: String,
     },
@@ -51,6 +56,7 @@ impl StoreUrl {
             Some(("memory", "" | "//")) => Ok(Self::Memory),
             Some(("sqlite", rest)) => Self::sqlite(rest).map_err(refuse),
             Some(("redis" | "rediss" | "valkey" | "valkeys", _)) => Ok(Self::Redis { url: text.into() }),
+            Some(("http" | "https", rest)) if rest.starts_with("//") => Ok(Self::Http { url: text.into() }),
             // What stands there is not repeated: it may be a secret in the wrong place.
             Some(_) => Err(refuse(format!(
                 "no store is known by its scheme; known are {KNOWN}"
@@ -93,7 +99,7 @@ impl StoreUrl {
         Ok(Self::Sqlite { path, full })
     }
 
-    /// Opens the store. Redis is not connected to yet: a server that is down shows when it is asked.
+    /// Opens the store. Redis and daemons are not connected to yet: one that is down shows when it is asked.
     ///
     /// # Errors
     /// The store cannot be used, or this build does not contain it.
@@ -117,7 +123,13 @@ impl StoreUrl {
                 let store = RedisOptions::parse(url).and_then(RedisStore::open);
                 Ok(Arc::new(store.map_err(|failure| self.failed(failure))?))
             }
-            #[cfg(not(all(feature = "sqlite", feature = "redis")))]
+            #[cfg(feature = "http")]
+            Self::Http { url } => {
+                use leasehold_http::{HttpOptions, HttpStore};
+                let store = HttpOptions::parse(url).and_then(HttpStore::open);
+                Ok(Arc::new(store.map_err(|failure| self.failed(failure))?))
+            }
+            #[cfg(not(all(feature = "sqlite", feature = "redis", feature = "http")))]
             _ => Err(OpenError::Url {
                 url: self.to_string(),
                 why: "this build does not contain that store; build it with the feature of its name".into(),
@@ -125,7 +137,7 @@ impl StoreUrl {
         }
     }
 
-    #[cfg(any(feature = "sqlite", feature = "redis"))]
+    #[cfg(any(feature = "sqlite", feature = "redis", feature = "http"))]
     fn failed(&self, failure: leasehold_core::store::Failure) -> OpenError {
         OpenError::Store {
             url: self.to_string(),
@@ -142,7 +154,7 @@ impl fmt::Display for StoreUrl {
                 let query = if *full { "?durability=full" } else { "" };
                 write!(f, "sqlite:{}{query}", path.display())
             }
-            Self::Redis { url } => f.write_str(&redact(url)),
+            Self::Redis { url } | Self::Http { url } => f.write_str(&redact(url)),
         }
     }
 }
@@ -228,6 +240,8 @@ mod tests {
             StoreUrl::parse("rediss://h/1"),
             Ok(StoreUrl::Redis { .. })
         ));
+        let daemon = StoreUrl::parse("http://127.0.0.1:7420?token_file=/t").unwrap();
+        assert_eq!(daemon.to_string(), "http://127.0.0.1:7420?token_file=/t");
     }
 
     #[test]

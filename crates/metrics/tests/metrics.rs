@@ -38,6 +38,7 @@ fn everything() -> Vec<What> {
             took: time,
             cause: Cause::TimedOut,
         },
+        What::Resumed { age: time },
         What::Healed { after: time },
         What::TooLate,
         What::Renewed {

@@ -10,7 +10,7 @@ use crate::event::{Subject, What};
 use crate::gate::{Permit, Place};
 use crate::policy::{Class, check_store};
 use crate::store::{Cause, Promise};
-use crate::word::Name;
+use crate::word::{Holder, Name};
 
 /// One acquire on its way to the gate. Dropping it half way is an acquire cancelled, and told as such.
 pub(super) struct Entering<'a> {
@@ -19,6 +19,8 @@ pub(super) struct Entering<'a> {
     pub(super) started: Moment,
     pub(super) name: &'a Name,
     pub(super) class: &'a Arc<Class>,
+    /// Who asks, if it is not the client itself.
+    pub(super) holder: Option<&'a Holder>,
     pub(super) over: bool,
 }
 
@@ -78,6 +80,7 @@ impl Entering<'_> {
             class: &self.class.name,
             fence: None,
             hold: self.id,
+            holder: self.holder,
         };
         self.inner.tools.events.emit(&subject, what);
     }

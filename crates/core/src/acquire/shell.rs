@@ -18,7 +18,7 @@ use crate::life::Life;
 use crate::policy::{Class, Enforcement, OnError};
 use crate::request::Request;
 use crate::store::{Answer, Ask, Cause, Failure, Grant, Listener};
-use crate::word::Token;
+use crate::word::{Holder, Token};
 
 /// Acquires, as long as the client is open: one that still waits when it shuts down leaves like a cancelled one.
 pub(crate) async fn acquire(inner: &Arc<Inner>, request: Request, place: Place) -> Result<Acquired, Error> {
@@ -37,12 +37,17 @@ async fn proceed(inner: &Arc<Inner>, request: Request, place: Place) -> Result<A
         .apply(&inner.book.class(&request.class, started)?)?;
     let id = inner.tools.next_id();
     let wait = class.acquire.wait;
+    let holder = request
+        .token
+        .as_ref()
+        .and_then(|token| inner.tools.someone(token));
     let entering = Entering {
         inner,
         id,
         started,
         name: &request.name,
         class: &class,
+        holder: holder.as_ref(),
         over: false,
     };
     let permit = match entering.enter(place).await? {
@@ -51,7 +56,10 @@ async fn proceed(inner: &Arc<Inner>, request: Request, place: Place) -> Result<A
     };
     // What the gate took of the wait is gone.
     let left = (started + wait).since(inner.tools.clock.now());
-    let token = Token::fresh(&inner.tools.holder, &class.name, &*inner.tools.random);
+    let token = match &request.token {
+        Some(token) => token.clone(),
+        None => Token::fresh(&inner.tools.holder, &class.name, &*inner.tools.random),
+    };
     let can_queue = inner.tools.store.capabilities().queue;
     let now = inner.tools.clock.now();
     Attempt {
@@ -67,6 +75,7 @@ async fn proceed(inner: &Arc<Inner>, request: Request, place: Place) -> Result<A
         },
         class,
         request,
+        holder,
         permit: Some(permit),
         listener: None,
         in_flight: false,
@@ -97,6 +106,8 @@ struct Attempt {
     ask: Ask,
     class: Arc<Class>,
     request: Request,
+    /// Who asks, if it is not the client itself.
+    holder: Option<Holder>,
     permit: Option<Permit>,
     listener: Option<Listener>,
     /// An ask has been sent and not been answered.
@@ -266,7 +277,8 @@ impl Attempt {
         );
         let seed = self.inner.tools.random.bits();
         let life = Life::granted(Arc::clone(&self.class), seed, now, sent_at, grant, now);
-        let tombstone = self.acquiring.ambiguous();
+        // A token that its caller keeps may be asked with again, by a request that is late.
+        let tombstone = self.acquiring.ambiguous() || self.request.token.is_some();
         self.adopt(life, tombstone, None)
     }
 
@@ -341,6 +353,7 @@ impl Attempt {
             class: &self.class.name,
             fence,
             hold: self.id,
+            holder: self.holder.as_ref(),
         };
         self.inner.tools.events.emit(&subject, what);
     }

@@ -192,6 +192,12 @@ pub const METRICS: &[Described] = &[
         "Renewals by how they ended",
     ),
     metric(
+        "resumed_total",
+        Kind::Counter,
+        None,
+        "Holds of an earlier process that were taken up again",
+    ),
+    metric(
         "takeover_seconds",
         Kind::Histogram,
         None,

@@ -71,6 +71,7 @@ impl Observer for Log {
             What::OverlapEnded { overlap } => {
                 line!(warn, event, "work ended without a proven lease", overlap = ?overlap)
             }
+            What::Resumed { age } => line!(warn, event, "a hold of an earlier process goes on", age = ?age),
             What::Healed { after } => line!(warn, event, "local-only hold has its lease now", after = ?after),
             What::NotOwned { op } => {
                 line!(warn, event, "not owned: the lease went to someone else", op = ?op)

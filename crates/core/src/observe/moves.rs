@@ -40,6 +40,7 @@ pub fn moves(what: &What, mut add: impl FnMut(&'static str, &'static str, f64)) 
             add("acquire_seconds", "", secs(took));
             add("fallback_total", "", 1.0);
         }
+        What::Resumed { .. } => add("resumed_total", "", 1.0),
         What::Healed { .. } => add("healed_total", "", 1.0),
         What::TooLate => add("too_late_total", "", 1.0),
         What::Renewed { took, .. } => {

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// Hints for one waiting token. Dropping it ends the interest.
-#[derive(Debug)]
 pub struct Listener {
     bell: Option<Arc<Notify>>,
     place: Option<(Arc<Wakers>, String)>,
+    /// What brings the hints here, if it must end with the interest in them.
+    _source: Option<Box<dyn Send + Sync>>,
 }
 
 impl Listener {
@@ -18,7 +19,15 @@ impl Listener {
         Self {
             bell: None,
             place: None,
+            _source: None,
         }
+    }
+
+    /// With something that is dropped with it: a task that polls for hints, say.
+    #[must_use]
+    pub fn with(mut self, source: impl Send + Sync + 'static) -> Self {
+        self._source = Some(Box::new(source));
+        self
     }
 
     /// Ends when a hint comes, at once if one came since the last time. Safe to drop and call again.
@@ -27,6 +36,13 @@ impl Listener {
             Some(bell) => bell.notified().await,
             None => std::future::pending().await,
         }
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key it listens under is a secret.
+        f.debug_struct("Listener").finish_non_exhaustive()
     }
 }
 
@@ -53,6 +69,7 @@ impl Wakers {
         Listener {
             bell: Some(bell),
             place: Some((Arc::clone(self), key)),
+            _source: None,
         }
     }
 

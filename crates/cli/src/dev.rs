@@ -1,0 +1,40 @@
+//! `leasehold dev`: everything on the embedded store in one command, to try things out.
+
+use std::io::Write;
+
+use clap::Args;
+use leasehold_server::Config;
+
+use crate::args::Place;
+use crate::serve::{LISTEN, Setting};
+
+/// `leasehold dev`.
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN, env = "LEASEHOLD_LISTEN")]
+    listen: std::net::SocketAddr,
+}
+
+/// Serves, and says what to try next.
+pub(crate) fn main(place: &Place, args: &DevArgs) -> anyhow::Result<bool> {
+    let url = place.store()?;
+    let store = url.to_string();
+    let setting = Setting {
+        url,
+        policies: place.policy_file(),
+        config: Config::new(args.listen),
+    };
+    setting.run(|address| {
+        let json = "-H 'content-type: application/json'";
+        let text = format!(
+            "Leasehold is at {address}, on {store}. Ctrl-C ends it.\n\n\
+             Three things to try in another terminal:\n  \
+             leasehold --store {address} run demo -- sh -c 'echo fence $LEASEHOLD_FENCE; sleep 30'\n  \
+             curl -s {address}/v1/locks\n  \
+             curl -si {address}/v1/locks/demo/acquire {json} -d '{{\"holder\":\"me\"}}'\n"
+        );
+        // If nobody reads it, it is served all the same.
+        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    })
+}

@@ -1,0 +1,132 @@
+//! `leasehold serve`: the daemon over any store, until it is told to stop.
+
+mod args;
+mod token;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use leasehold::{OpenError, StoreUrl};
+use leasehold_server::{Config, Server, TlsFiles};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) use args::{ServeArgs, TokenArgs};
+pub(crate) use token::main as token;
+
+use crate::args::Place;
+use crate::say::say;
+
+/// Serves; answers true if it ended in order.
+pub(crate) fn main(place: &Place, args: ServeArgs) -> anyhow::Result<bool> {
+    let url = place.store()?;
+    let store = url.to_string();
+    let setting = Setting {
+        url,
+        policies: place.policy_file(),
+        config: args.config()?,
+    };
+    setting.run(|address| say(&format!("serving {store} at {address}")))
+}
+
+/// What is served, and how.
+pub(crate) struct Setting {
+    pub(crate) url: StoreUrl,
+    pub(crate) policies: Option<PathBuf>,
+    pub(crate) config: Config,
+}
+
+impl Setting {
+    /// Serves until the first signal, then drains; a second signal ends it at once.
+    pub(crate) fn run(self, ready: impl FnOnce(&str)) -> anyhow::Result<bool> {
+        more_files();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let ended = runtime.block_on(async {
+            // Before anything else: a signal that comes early must not kill a daemon that has taken something.
+            let (mut first, mut second) = (Signals::new()?, Signals::new()?);
+            let server = self.bind().await?;
+            ready(&server.url());
+            let run = server.run(async move {
+                first.any().await;
+                say("stopping; a second signal ends it at once");
+            });
+            tokio::select! {
+                () = run => Ok::<_, anyhow::Error>(true),
+                () = async { second.any().await; second.any().await } => Ok(false),
+            }
+        });
+        // What still runs has had its time.
+        runtime.shutdown_background();
+        ended
+    }
+
+    async fn bind(self) -> anyhow::Result<Server> {
+        let mut opening = leasehold::open(self.url.to_string());
+        if let Some(file) = self.policies {
+            opening = opening.policies(file);
+        }
+        let locks = opening.build().await.map_err(|error| match error {
+            OpenError::Policies(invalid) => anyhow::Error::new(invalid).context("the policy file"),
+            other => other.into(),
+        })?;
+        Ok(Server::bind(self.config, locks, Vec::new()).await?)
+    }
+}
+
+/// INT and TERM.
+struct Signals {
+    int: tokio::signal::unix::Signal,
+    term: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            int: signal(SignalKind::interrupt()).context("cannot listen for signals")?,
+            term: signal(SignalKind::terminate()).context("cannot listen for signals")?,
+        })
+    }
+
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.int.recv() => {}
+            _ = self.term.recv() => {}
+        }
+    }
+}
+
+/// Every connection is a file: as many as the system lets us have.
+fn more_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+}
+
+impl ServeArgs {
+    fn config(self) -> anyhow::Result<Config> {
+        let mut config = Config::new(self.listen);
+        config.tokens = self.tokens;
+        config.plaintext = self.plaintext;
+        config.state = self.state;
+        config.drain = self.drain;
+        config.tls = match (self.tls_cert, self.tls_key) {
+            (Some(cert), Some(key)) => Some(TlsFiles {
+                cert,
+                key,
+                client_ca: self.client_ca,
+            }),
+            _ => None,
+        };
+        Ok(config)
+    }
+}
+
+/// Where a daemon listens if nobody says.
+pub(crate) const LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7420);

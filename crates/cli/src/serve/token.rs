@@ -1,0 +1,57 @@
+//! `leasehold token`.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use anyhow::Context;
+use leasehold::clock::{BootClock, Clock};
+use leasehold::leasehold_core::rng::OsRandom;
+use leasehold_server::auth::{NewToken, Tokens};
+
+use super::TokenArgs;
+use super::args::TokenCommand;
+use crate::say::say;
+
+/// Makes a token, adds its hash to the file, prints it once.
+pub(crate) fn main(args: TokenArgs) -> anyhow::Result<bool> {
+    let TokenCommand::New {
+        id,
+        grants,
+        expires,
+        file,
+    } = args.command;
+    let shown = file.display();
+    let expires = expires
+        .map(|lasting| jiff::Timestamp::try_from(BootClock.wall() + lasting))
+        .transpose()
+        .context("--expires lies too far ahead")?;
+    if file.exists() {
+        // A file that cannot be used is not made worse.
+        Tokens::open(&file, BootClock::shared())?;
+    }
+    let new = NewToken::make(&id, &grants, expires, &OsRandom).map_err(anyhow::Error::msg)?;
+    let before = std::fs::read_to_string(&file).unwrap_or_default();
+    let gap = if before.is_empty() || before.ends_with("\n\n") {
+        ""
+    } else {
+        "\n"
+    };
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(&file)
+        .and_then(|mut out| out.write_all(format!("{gap}{}", new.entry).as_bytes()))
+        .with_context(|| format!("cannot write {shown}"))?;
+    if let Err(error) = Tokens::open(&file, BootClock::shared()) {
+        // The id was there already: as it was.
+        std::fs::write(&file, before).with_context(|| format!("cannot restore {shown}"))?;
+        return Err(error.into());
+    }
+    writeln!(std::io::stdout(), "{}", new.token)?;
+    say(&format!(
+        "{id} is in {shown} now; its token is shown this once only"
+    ));
+    Ok(true)
+}

@@ -1,0 +1,84 @@
+//! A role on a scope: `hold:job` is the right to hold locks whose names begin with `job:`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use leasehold::Invalid;
+
+use super::Scope;
+
+/// What one may do. Each may do what those before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// Look: list, show, events, history, policies.
+    Read,
+    /// Acquire, renew, release.
+    Hold,
+    /// Break leases, change policies.
+    Admin,
+}
+
+impl Role {
+    /// As grants spell it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Hold => "hold",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A role on a scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// What one may do.
+    pub role: Role,
+    /// With which names.
+    pub scope: Scope,
+}
+
+impl Grant {
+    /// Everything.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self {
+            role: Role::Admin,
+            scope: Scope::everything(),
+        }
+    }
+}
+
+impl FromStr for Grant {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = || {
+            let allowed = "must be read:SCOPE, hold:SCOPE or admin:SCOPE, e.g. hold:job or read:*";
+            Invalid::new("grant", text, allowed)
+        };
+        let (role, scope) = text.split_once(':').ok_or_else(refuse)?;
+        let role = [Role::Read, Role::Hold, Role::Admin]
+            .into_iter()
+            .find(|known| known.as_str() == role)
+            .ok_or_else(refuse)?;
+        Ok(Self {
+            role,
+            scope: scope.parse()?,
+        })
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.role, self.scope)
+    }
+}

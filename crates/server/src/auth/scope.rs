@@ -1,0 +1,149 @@
+//! Which names a grant is about: a prefix of whole segments, so that `team` is not `team2`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use leasehold::{Invalid, Name};
+
+/// Segments of names, parted by `:`; none is everything.
+///
+/// The first is the name's namespace, as events and metrics know it: `job:42` is in `job`, `backup` in `default`. More
+/// of them narrow it: `res:tenant-1` covers `res:tenant-1:gpu` and not `res:tenant-10:gpu`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope(Vec<String>);
+
+impl Scope {
+    /// Everything.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self(Vec::new())
+    }
+
+    /// It is everything.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The name is in it.
+    #[must_use]
+    pub fn covers(&self, name: &Name) -> bool {
+        let (namespace, rest) = split(name);
+        let path = std::iter::once(namespace).chain(rest.split(':'));
+        self.0
+            .iter()
+            .map(Some)
+            .zip(path.map(Some).chain(std::iter::repeat(None)))
+            .all(|(mine, theirs)| mine.map(String::as_str) == theirs)
+    }
+
+    /// The whole namespace is in it.
+    #[must_use]
+    pub fn covers_namespace(&self, namespace: &str) -> bool {
+        match self.0.as_slice() {
+            [] => true,
+            [only] => only == namespace,
+            _ => false,
+        }
+    }
+
+    /// What all its names begin with; nothing if they need not begin alike.
+    #[must_use]
+    pub fn prefix(&self) -> String {
+        match self.0.as_slice() {
+            // Names without a namespace are in `default` too.
+            [] => String::new(),
+            [first, ..] if first == "default" => String::new(),
+            all => all.join(":"),
+        }
+    }
+}
+
+/// A name's namespace and what follows it.
+fn split(name: &Name) -> (&str, &str) {
+    let namespace = name.namespace();
+    let rest = match name.as_str().split_once(':') {
+        Some((_, rest)) => rest,
+        None => name.as_str(),
+    };
+    (namespace, rest)
+}
+
+impl FromStr for Scope {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if text == "*" {
+            return Ok(Self::everything());
+        }
+        let segments: Vec<_> = text.split(':').map(str::to_owned).collect();
+        let plain = |segment: &String| !segment.is_empty() && !segment.contains('*');
+        // What cannot be a name cannot be the beginning of one.
+        if Name::new(text).is_err() || !segments.iter().all(plain) {
+            let allowed = "must be `*`, a namespace such as job, or segments of names such as res:tenant-1";
+            return Err(Invalid::new("scope", text, allowed));
+        }
+        Ok(Self(segments))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_everything() {
+            f.write_str("*")
+        } else {
+            f.write_str(&self.0.join(":"))
+        }
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{self}`")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covers(scope: &str, name: &str) -> bool {
+        let scope: Scope = scope.parse().unwrap();
+        scope.covers(&Name::new(name).unwrap())
+    }
+
+    #[test]
+    fn segments_are_compared_whole() {
+        assert!(covers("team", "team:1") && covers("team", "team:a:b"));
+        for foreign in ["team2:1", "tea:1", "team2", "team", "x:team:1", "Team:1"] {
+            assert!(!covers("team", foreign), "{foreign}");
+        }
+        assert!(covers("res:t1", "res:t1:gpu") && covers("res:t1", "res:t1"));
+        for foreign in ["res:t10:gpu", "res:t", "res:x:t1", "res"] {
+            assert!(!covers("res:t1", foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn names_without_a_namespace_are_in_default() {
+        for name in ["backup", ":x", "default:x"] {
+            assert!(covers("default", name), "{name}");
+            assert!(covers("*", name), "{name}");
+        }
+        assert!(!covers("default", "job:1") && !covers("backup", "backup"));
+    }
+
+    #[test]
+    fn a_part_of_a_namespace_is_not_the_namespace() {
+        let scope: Scope = "res:t1".parse().unwrap();
+        assert!(!scope.covers_namespace("res"));
+        assert!(Scope::everything().covers_namespace("res"));
+    }
+
+    #[test]
+    fn what_is_no_beginning_of_a_name_is_refused() {
+        for bad in ["", ":", "a::b", "a:", "te*m", "a b", "**"] {
+            assert!(bad.parse::<Scope>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `POST /v1/locks/{name}/release`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use leasehold::store::{Claim, Given, Giving, TOMBSTONE};
+use leasehold_http::wire::{Problem, Release, Released};
+
+use super::{duration, token, within};
+use crate::app::App;
+use crate::document::{Doc, LockName};
+use crate::problem::Refusal;
+
+/// Release a lock
+///
+/// Frees the name, or hands it to the next waiter, if the lease is this token's. The token is refused from then on for a
+/// minute, in case a repeated acquire of it is still on its way.
+#[utoipa::path(
+    post, path = "/v1/locks/{name}/release", tag = "locks", operation_id = "releaseLock",
+    params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512)),
+    request_body = Release,
+    responses(
+        (status = 200, description = "Free now", body = Released),
+        (status = 410, description = "It was not this token's (any more); nothing has changed", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn release(
+    State(app): State<Arc<App>>,
+    LockName(name): LockName,
+    Doc(want): Doc<Release>,
+) -> Result<Doc<Released>, Refusal> {
+    let token = token(&want.token)?;
+    let tombstone = duration("tombstone_ms", want.tombstone_ms, 0, 3_600_000)?.unwrap_or(TOMBSTONE);
+    app.waiters.forget(&token);
+    let giving = Giving {
+        name: name.clone(),
+        claim: Claim::Owner(token),
+        tombstone: (!tombstone.is_zero()).then_some(tombstone),
+    };
+    let within = within(want.within_ms)?;
+    match app.within(within, app.store().release(&giving, within)).await? {
+        Given::Released => Ok(Doc(Released {
+            name: name.to_string(),
+            released: true,
+        })),
+        Given::NotOwned => Err(Refusal::not_owned(name.as_str())),
+    }
+}

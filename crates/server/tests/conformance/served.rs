@@ -1,0 +1,52 @@
+//! A daemon in this process, on a free port that it keeps over a restart.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use leasehold::Locks;
+use leasehold::store::SharedStore;
+use leasehold_http::{HttpOptions, HttpStore};
+use leasehold_server::{Config, Server};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Served {
+    address: SocketAddr,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+impl Served {
+    pub(crate) async fn start(store: SharedStore) -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap(), store).await
+    }
+
+    async fn at(address: SocketAddr, store: SharedStore) -> Self {
+        let locks = Locks::builder(store).without_log().build().unwrap();
+        let server = Server::bind(Config::new(address), locks, Vec::new())
+            .await
+            .unwrap();
+        let (address, stop) = (server.address(), CancellationToken::new());
+        let stopped = stop.clone().cancelled_owned();
+        Self {
+            address,
+            stop,
+            running: tokio::spawn(server.run(stopped)),
+        }
+    }
+
+    /// Another daemon on the same port.
+    pub(crate) async fn restart(&mut self, store: SharedStore) {
+        self.stop.cancel();
+        let _ = (&mut self.running).await;
+        *self = Self::at(self.address, store).await;
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+pub(crate) fn open(url: &str) -> anyhow::Result<SharedStore> {
+    Ok(Arc::new(HttpStore::open(HttpOptions::parse(url)?)?))
+}

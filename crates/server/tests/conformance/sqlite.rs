@@ -1,0 +1,55 @@
+//! Over a SQLite file, which the daemon closes and opens again.
+
+use std::sync::Arc;
+
+use leasehold::store::SharedStore;
+use leasehold_conformance::{Fixture, TakerCommand};
+use leasehold_sqlite::{SqliteOptions, SqliteStore};
+use tokio::sync::Mutex;
+
+use crate::served::{Served, open};
+
+struct Sqlite {
+    folder: tempfile::TempDir,
+    served: Mutex<Served>,
+    url: String,
+}
+
+fn file(folder: &tempfile::TempDir) -> SharedStore {
+    let options = SqliteOptions::new(folder.path().join("locks.db"));
+    Arc::new(SqliteStore::open(options).unwrap())
+}
+
+async fn sqlite() -> Sqlite {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::start(file(&folder)).await;
+    Sqlite {
+        url: served.url(),
+        folder,
+        served: Mutex::new(served),
+    }
+}
+
+#[async_trait::async_trait]
+impl Fixture for Sqlite {
+    async fn open(&self) -> anyhow::Result<SharedStore> {
+        open(&self.url)
+    }
+
+    async fn reopen(&self) -> anyhow::Result<SharedStore> {
+        self.served.lock().await.restart(file(&self.folder)).await;
+        open(&self.url)
+    }
+
+    fn taker(&self) -> Option<TakerCommand> {
+        taker_command(&self.url).ok()
+    }
+}
+
+leasehold_conformance::taker!(async |url: String| open(&url));
+
+leasehold_conformance::suite! {
+    time: Real,
+    fixture: sqlite().await,
+    skips: [],
+}
