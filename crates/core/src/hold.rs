@@ -227,6 +227,8 @@ impl Hold {
             }
             let deadline = self.shared.lock().deadline;
             tokio::select! {
+                // In this order and not at random: a run repeats from its seed.
+                biased;
                 () = self.shared.cancel.cancelled() => {
                     if let Standing::Lost(reason) = self.shared.judge(self.clock.now()) {
                         return self.lost_for(reason);

@@ -6,7 +6,7 @@
 mod command;
 mod entry;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ pub(crate) struct Keeper {
     commands: mpsc::UnboundedReceiver<Command>,
     answers: mpsc::UnboundedReceiver<Answered>,
     answer: mpsc::UnboundedSender<Answered>,
-    entries: HashMap<u64, Entry>,
+    /// In the order of their numbers: what concerns all of them happens in the same order every time.
+    entries: BTreeMap<u64, Entry>,
     timers: BTreeSet<(Moment, u64)>,
     /// Renewals that are due in this turn, by their time-out.
     due: BTreeMap<Duration, Vec<(u64, Renewal)>>,
@@ -51,7 +52,7 @@ impl Keeper {
             commands,
             answers,
             answer,
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
             timers: BTreeSet::new(),
             due: BTreeMap::new(),
         };

@@ -53,6 +53,7 @@ async fn run(client: Weak<Inner>, mut file: Option<FileWatch>) {
             None => return,
         };
         tokio::select! {
+            biased;
             changed = changes.changed() => if changed.is_err() { return },
             () = clock.sleep_until(next) => {}
         }

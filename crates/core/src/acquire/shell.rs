@@ -213,6 +213,7 @@ impl Attempt {
         let sleep = self.inner.tools.clock.sleep_until(until);
         match &self.listener {
             Some(listener) => tokio::select! {
+                biased;
                 () = listener.woken() => {}
                 () = sleep => {}
             },

@@ -35,6 +35,8 @@ pub struct Life {
     state: State,
     fence: Option<Fence>,
     started: Moment,
+    /// Up to when an event has told how long it was held: no second is told twice.
+    told: Moment,
     lease: Option<Lease>,
     /// The last moment at which the store may have touched the lease: debts count from it.
     touched: Moment,
@@ -129,6 +131,7 @@ impl Life {
             state,
             fence: None,
             started,
+            told: started,
             lease: None,
             touched: started,
             flight: None,
@@ -294,10 +297,8 @@ impl Life {
             self.end_overlap(now, out);
             self.state = State::Lost(loss);
             out.push(Effect::Cancel(loss));
-            out.push(Effect::Emit(What::Abandoned {
-                reason: loss,
-                held: now.since(self.started),
-            }));
+            let held = self.held(now);
+            out.push(Effect::Emit(What::Abandoned { reason: loss, held }));
             if self.heal_unknown && self.flight.is_none() {
                 self.give_back(out);
             }
@@ -323,6 +324,12 @@ impl Life {
         self.delay = FIRST_DELAY;
         self.due = now;
         out.push(Effect::Emit(What::Unproven));
+    }
+
+    /// How long it was held, as its next event tells it. One that a shutdown ended and that is then given back has told
+    /// of most of it already.
+    fn held(&mut self, now: Moment) -> Duration {
+        now.since(std::mem::replace(&mut self.told, now))
     }
 
     /// The overlap clock stops because the work does.

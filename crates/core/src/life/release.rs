@@ -9,7 +9,6 @@ use crate::policy::ReleaseWhen;
 impl Life {
     /// The work is done.
     pub(super) fn release(&mut self, now: Moment, out: &mut Vec<Effect>) {
-        let held = now.since(self.started);
         self.end_overlap(now, out);
         match self.state {
             // Ended by the client's shutdown, not by doubt: the lease is still ours to give back.
@@ -24,10 +23,12 @@ impl Life {
             }
             State::Lost(_) => self.finish(Outcome::Skipped, out),
             State::LocalOnly { .. } => {
+                let held = self.held(now);
                 out.push(Effect::Emit(What::Released { held, attempts: 0 }));
                 self.finish(Outcome::Released, out);
             }
             State::Unproven { gone: true, .. } => {
+                let held = self.held(now);
                 out.push(Effect::Emit(What::AlreadyLost { held }));
                 self.finish(Outcome::AlreadyLost, out);
             }
@@ -55,7 +56,7 @@ impl Life {
             return false;
         };
         if *attempt == 0 && self.class.release.when == ReleaseWhen::Expired {
-            let held = now.since(self.started);
+            let held = self.held(now);
             out.push(Effect::Emit(What::Kept { held }));
             self.finish(
                 Outcome::Kept {
@@ -87,8 +88,9 @@ impl Life {
     fn release_answer_released(&mut self, now: Moment, out: &mut Vec<Effect>) {
         match self.state {
             State::Releasing { attempt, .. } => {
+                let held = self.held(now);
                 out.push(Effect::Emit(What::Released {
-                    held: now.since(self.started),
+                    held,
                     attempts: attempt,
                 }));
                 self.finish(Outcome::Released, out);
@@ -100,12 +102,12 @@ impl Life {
 
     /// After an ambiguous attempt it means that that one was applied; otherwise someone else took the lease.
     pub(super) fn release_answer_not_owned(&mut self, now: Moment, out: &mut Vec<Effect>) {
-        let held = now.since(self.started);
         match self.state {
             State::Releasing {
                 attempt,
                 ambiguous: true,
             } => {
+                let held = self.held(now);
                 out.push(Effect::Emit(What::Released {
                     held,
                     attempts: attempt,
@@ -114,6 +116,7 @@ impl Life {
             }
             State::Releasing { attempt, .. } => {
                 let op = if attempt == 0 { Op::Renew } else { Op::Release };
+                let held = self.held(now);
                 out.push(Effect::Emit(What::NotOwned { op }));
                 out.push(Effect::Emit(What::AlreadyLost { held }));
                 self.finish(Outcome::AlreadyLost, out);
@@ -134,8 +137,9 @@ impl Life {
                     return;
                 }
                 let until = self.over_by();
+                let held = self.held(now);
                 out.push(Effect::Emit(What::Debt {
-                    held: now.since(self.started),
+                    held,
                     lasts: until.since(now),
                 }));
                 out.push(Effect::Finish(Outcome::Debt { until }));

@@ -188,3 +188,23 @@ fn an_undo_gives_up_when_the_lease_would_be_over() {
     );
     assert!(life.finished());
 }
+
+/// Found by the simulation of the client, seed 13: both events told of the whole time, and `held_seconds` had it twice.
+#[test]
+fn a_hold_that_a_shutdown_ended_tells_every_second_once() {
+    let mut life = held(class(|_| ()));
+    let mut effects = step(&mut life, Input::End(Loss::Shutdown), 1_010);
+    effects.extend(step(&mut life, Input::Release, 1_100));
+    effects.extend(step(&mut life, released(ReleaseAnswer::Released), 1_510));
+    assert_eq!(told(&effects), ["abandoned", "released"]);
+    let spans: Vec<_> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Emit(What::Abandoned { held, .. } | What::Released { held, .. }) => {
+                Some(held.as_millis())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(spans, [1_000, 500]);
+}

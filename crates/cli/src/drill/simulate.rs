@@ -1,0 +1,207 @@
+//! `leasehold drill simulate`: the real client in a simulated world, seed by seed.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use leasehold::clock::{BootClock, Clock, ClockExt};
+use leasehold_drill::history::Record;
+use leasehold_drill::sim::{Campaign, Failure, Mistake, Plan, Progress, Shrunk, campaign, replay};
+
+use super::args::SimulateArgs;
+use super::{interrupted, runtime};
+use crate::say::say;
+
+/// How often the terminal hears how far it is.
+const TELL: Duration = Duration::from_secs(2);
+/// How many lines of a short history are shown.
+const SHOWN: usize = 60;
+
+/// Lives the histories; false is a broken promise.
+pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
+    let word = args.mistake.as_deref().unwrap_or("none");
+    let Some(mistake) = Mistake::find(word) else {
+        let known: Vec<_> = Mistake::ALL.iter().map(|mistake| mistake.word()).collect();
+        bail!("there is no mistake {word:?}; there are {}", known.join(", "));
+    };
+    let what = Campaign {
+        from: args.from,
+        seeds: args.seeds,
+        threads: args
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        mistake,
+    };
+    let progress = Arc::new(Progress::default());
+    let began = BootClock.now();
+    let ran = runtime()?.block_on(watch(what, args.replay, Arc::clone(&progress)))?;
+    let took = BootClock.now().since(began).as_secs_f64();
+    let count = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
+    let done = count(&progress.done);
+    let mut out = std::io::stdout().lock();
+    match ran {
+        Ran::Interrupted => bail!("interrupted after {done} of {} histories", what.seeds),
+        Ran::Replayed(Some(seed)) => {
+            writeln!(out, "seed {seed} ran differently the second time")?;
+            writeln!(out, "{}", repeat(seed, args, " --replay"))?;
+            Ok(false)
+        }
+        Ran::Replayed(None) => {
+            let events = count(&progress.events);
+            writeln!(
+                out,
+                "{done} histories lived twice, {events} events, all the same"
+            )?;
+            Ok(true)
+        }
+        Ran::Failed(failure) => {
+            tell(&mut out, *failure, args, mistake)?;
+            Ok(false)
+        }
+        Ran::Passed => {
+            writeln!(
+                out,
+                "{done} histories, {} events, {} grants, {} writes applied, {:.1} simulated hours: no promise broken",
+                count(&progress.events),
+                count(&progress.grants),
+                count(&progress.applied),
+                count(&progress.lasted) as f64 / 3.6e6
+            )?;
+            say(&format!(
+                "{:.0} histories a second on {} threads",
+                done as f64 / took.max(0.001),
+                what.threads
+            ));
+            Ok(true)
+        }
+    }
+}
+
+/// How a campaign ended.
+enum Ran {
+    Passed,
+    Failed(Box<Failure>),
+    Replayed(Option<u64>),
+    Interrupted,
+}
+
+/// Runs the campaign on threads of its own and tells the terminal how far it is.
+async fn watch(what: Campaign, twice: bool, progress: Arc<Progress>) -> anyhow::Result<Ran> {
+    let theirs = Arc::clone(&progress);
+    let mut work = tokio::task::spawn_blocking(move || {
+        if twice {
+            return replay(what, &theirs).map(Ran::Replayed);
+        }
+        let failed = campaign(what, &theirs);
+        Ok(failed.map_or(Ran::Passed, |failure| Ran::Failed(Box::new(failure))))
+    });
+    loop {
+        tokio::select! {
+            biased;
+            ran = &mut work => return ran.context("a history panicked")?.map_err(anyhow::Error::msg),
+            signal = interrupted() => {
+                signal.context("cannot listen for signals")?;
+                progress.stop.store(true, Ordering::Relaxed);
+                let _ = work.await;
+                return Ok(Ran::Interrupted);
+            }
+            () = BootClock.sleep(TELL) => {
+                let (done, events) = (progress.done.load(Ordering::Relaxed), progress.events.load(Ordering::Relaxed));
+                say(&format!("{done} of {} histories, {events} events", what.seeds));
+            }
+        }
+    }
+}
+
+/// Everything a reader needs to see the failure again.
+fn tell(out: &mut impl Write, failure: Failure, args: &SimulateArgs, mistake: Mistake) -> anyhow::Result<()> {
+    let seed = failure.seed;
+    writeln!(out, "seed {seed} broke a promise ({})", version())?;
+    let plan = Plan::new(seed, mistake);
+    match &failure.run {
+        Ok(run) => {
+            for found in run.judgement.findings.iter().take(5) {
+                writeln!(out, "  {} {}: {}", found.invariant, found.name, found.why)?;
+            }
+        }
+        Err(why) => writeln!(out, "  it could not be lived to its end: {why}")?,
+    }
+    writeln!(out, "options: {}", plan.summary())?;
+    writeln!(out, "{}", repeat(seed, args, ""))?;
+    out.flush()?;
+    say("shrinking it …");
+    let Some(small) = failure.shrink(mistake) else {
+        return Ok(());
+    };
+    writeln!(out, "\nshrunk in {} histories to: {}", small.tried, small.plan.summary())?;
+    show(out, &small)?;
+    let path = args
+        .history
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("sim-{seed}.jsonl")));
+    keep(&path, &small.run.history.records)?;
+    writeln!(out, "its history: leasehold drill report {}", path.display())?;
+    Ok(())
+}
+
+/// The lines up to the first broken promise, and what it is.
+fn show(out: &mut impl Write, small: &Shrunk) -> anyhow::Result<()> {
+    let Some(found) = small.run.judgement.findings.first() else {
+        return Ok(());
+    };
+    let lines: Vec<_> = small
+        .run
+        .history
+        .records
+        .iter()
+        .filter(|record| record.at <= found.at)
+        .collect();
+    let skipped = lines.len().saturating_sub(SHOWN);
+    if skipped > 0 {
+        writeln!(out, "  … {skipped} lines before")?;
+    }
+    for record in lines.into_iter().skip(skipped) {
+        writeln!(out, "  {}", serde_json::to_string(record)?)?;
+    }
+    writeln!(out, "  {} {}: {}", found.invariant, found.name, found.why)?;
+    Ok(())
+}
+
+fn keep(path: &Path, records: &[Record]) -> anyhow::Result<()> {
+    let write = || -> std::io::Result<()> {
+        let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+        for record in records {
+            serde_json::to_writer(&mut file, record)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The one command that shows it again, shrinking and all.
+fn repeat(seed: u64, args: &SimulateArgs, more: &str) -> String {
+    let mistake = match &args.mistake {
+        Some(word) => format!(" --mistake {word}"),
+        None => String::new(),
+    };
+    format!("repeat: leasehold drill simulate --from {seed} --seeds 1{mistake}{more}")
+}
+
+/// Which code it was: the commit where there is one, the version anyhow.
+fn version() -> String {
+    let version = format!("leasehold {}", env!("CARGO_PKG_VERSION"));
+    let commit = std::process::Command::new("git")
+        .args(["log", "-1", "--format=%h"])
+        .stderr(std::process::Stdio::null())
+        .output();
+    match commit {
+        Ok(said) if said.status.success() => {
+            format!("{version}, commit {}", String::from_utf8_lossy(&said.stdout).trim())
+        }
+        _ => version,
+    }
+}

@@ -1,0 +1,57 @@
+//! L4: a holder learns of its loss by its deadline, even if the store is silent.
+//!
+//! The latest deadline that a hold can have is known from its last claim and its last confirmed request. By then it has
+//! begun to give the lease back or was abandoned, unless the process was killed or stood still.
+
+use crate::history::Answer;
+use crate::invariant::ms;
+use crate::oracle::{Attempt, Case, Finding};
+
+/// Real processes are scheduled late, and write their lines later still.
+const SLACK: u64 = 1_000_000_000;
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for attempt in case.all() {
+        let Some(terms) = case.terms(attempt).filter(|terms| !terms.continues) else {
+            continue;
+        };
+        let held = matches!(attempt.answered, Some((_, Answer::Held, _)));
+        let Some(last) = latest(attempt, terms.usable).filter(|_| held) else {
+            continue;
+        };
+        if case.killed.contains(attempt.who) {
+            continue;
+        }
+        let by = case.paused_at(attempt.who, last).unwrap_or(last);
+        let by = by.saturating_add(SLACK);
+        let learnt = attempt.over().unwrap_or(case.end);
+        if learnt > by {
+            found.push(Finding {
+                invariant: "L4",
+                at: by,
+                name: attempt.name.to_owned(),
+                why: format!(
+                    "{} (acquire {}) had not learnt of its loss {} after its last deadline",
+                    attempt.who,
+                    attempt.number,
+                    ms(learnt - last)
+                ),
+            });
+        }
+    }
+    found
+}
+
+/// No deadline of this hold can be later.
+fn latest(attempt: &Attempt<'_>, usable: u64) -> Option<u64> {
+    let claimed = attempt.claims.iter().map(|claim| claim.until);
+    let confirmed = attempt.events.iter().filter_map(|(at, event)| {
+        let counts = matches!(
+            event.event.as_str(),
+            "acquired" | "renewed" | "healed" | "proven_again"
+        );
+        counts.then(|| at.saturating_add(usable))
+    });
+    claimed.chain(confirmed).max()
+}

@@ -1,0 +1,38 @@
+//! The real client in a simulated world, many times over: `Locks`, keeper, gate, breaker, debt collector and steward, each
+//! process on a runtime and a drifting clock of its own, against stores with Redis's and SQLite's semantics.
+//!
+//! The seed is the history. A [`Plan`] is made from it: who takes part, under which classes, and what goes wrong (messages
+//! lost, late, repeated or refused; processes paused, killed and ended; stores that are away, full, flushed or fail over
+//! with loss; clocks stepped; leases broken; policies overridden). Then faults end, and everything must be as if nothing had
+//! been. What happened is a [history](crate::history) in true time, and the same [oracle](crate::oracle) judges it that
+//! judges the drills. A plan that breaks a promise is [shrunk](shrink) to a short one; a [`Mistake`] put back on purpose must be
+//! found.
+
+mod campaign;
+mod class;
+mod clock;
+mod dice;
+mod director;
+mod drift;
+mod engine;
+mod mistake;
+mod network;
+mod plan;
+mod process;
+mod shrink;
+mod store;
+mod strike;
+mod striking;
+mod tape;
+mod target;
+mod worker;
+mod world;
+
+pub use campaign::{Campaign, Failure, Progress, campaign, replay};
+pub use class::ClassPlan;
+pub use director::{Run, live};
+pub use engine::Kind;
+pub use mistake::Mistake;
+pub use plan::{Odds, Plan};
+pub use shrink::{Shrunk, shrink};
+pub use strike::{Strike, What};

@@ -1,0 +1,197 @@
+//! The way to the store and back: messages are delayed, lost, refused, cut off and repeated.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_core::store::Cause;
+use tokio::sync::oneshot;
+
+use super::dice::Dice;
+use super::drift::{MS, Nanos, SEC};
+use super::engine::{Reply, Service, Verb};
+use super::mistake::Mistake;
+use super::world::{Event, State};
+
+/// The latest that any message arrives. Tombstones live for 60 s, "longer than any request can still be on its way".
+const LATEST: Nanos = 30 * SEC;
+
+/// A message on its way.
+#[derive(Debug)]
+struct Call {
+    slot: usize,
+    life: u32,
+    epoch: u32,
+    verb: Verb,
+    /// Who waits for the answer, until it is sent.
+    to: Option<oneshot::Sender<Reply>>,
+    back: Nanos,
+}
+
+/// Messages on their way, and what happened to those that met a fault.
+#[derive(Debug, Default)]
+pub(super) struct Network {
+    calls: BTreeMap<u64, Call>,
+    sent: u64,
+    /// Messages that met a fault, by number.
+    pub(super) struck: Vec<u64>,
+    /// A message arrived twice.
+    pub(super) repeated: bool,
+}
+
+impl State {
+    /// Sends a message to the store; `to` hears of it, or never does.
+    pub(super) fn send(
+        &mut self,
+        slot: usize,
+        life: u32,
+        verb: Verb,
+        within: Duration,
+        to: oneshot::Sender<Reply>,
+    ) {
+        let number = self.network.sent;
+        self.network.sent += 1;
+        let dice = Dice::keyed(self.plan.seed, [0x3e55, number, 0]);
+        let quiet = self.healed || self.plan.spared.contains(&number);
+        let odds = if quiet {
+            Default::default()
+        } else {
+            self.plan.odds
+        };
+        let mut travel = dice.between(MS / 10, 10 * MS);
+        let back = dice.between(MS / 10, 10 * MS);
+        let soon = dice.between(MS / 10, 5 * MS);
+        let budget = u64::try_from(within.as_nanos()).unwrap_or(LATEST);
+        let rolls = [odds.drop, odds.refuse, odds.reset, odds.mute, odds.slow, odds.repeat]
+            .map(|per_mille| dice.chance(per_mille));
+        let [drop, refuse, reset, mute, slow, repeat] = rolls;
+        if rolls.contains(&true) {
+            self.network.struck.push(number);
+        }
+        if slow {
+            travel = if dice.chance(300) {
+                dice.between(0, LATEST)
+            } else {
+                dice.between(budget / 4, budget + budget / 4)
+            };
+        }
+        let mut to = Some(to);
+        let cut = self.hosts.get(slot).and_then(|host| host.cut);
+        // What the client hears of the way there: that nothing was done, or that nobody knows.
+        let heard = match (cut, refuse, reset) {
+            (Some(false), ..) | (None, true, _) => Some(false),
+            (None, false, true) => Some(true),
+            _ => None,
+        };
+        if let Some(to) = heard.and_then(|_| to.take()) {
+            let unknown = heard == Some(true) && self.plan.mistake != Mistake::SilenceIsANo;
+            let reply = Reply::Failed {
+                cause: Cause::Unreachable,
+                unknown,
+            };
+            self.after(
+                soon,
+                Event::Answer {
+                    slot,
+                    life,
+                    to,
+                    reply,
+                },
+            );
+        }
+        if cut.is_some() || drop || heard == Some(false) {
+            return;
+        }
+        self.network.calls.insert(
+            number,
+            Call {
+                slot,
+                life,
+                epoch: self.engine.epoch,
+                verb,
+                to: to.filter(|_| !mute),
+                back,
+            },
+        );
+        self.after(
+            travel,
+            Event::Deliver {
+                call: number,
+                copy: false,
+            },
+        );
+        if repeat {
+            self.network.repeated = true;
+            let later = dice.between(0, if dice.chance(500) { SEC } else { LATEST });
+            let later = (travel + later).min(LATEST).max(travel);
+            self.after(
+                later,
+                Event::Deliver {
+                    call: number,
+                    copy: true,
+                },
+            );
+        }
+    }
+
+    /// A message arrives.
+    pub(super) fn deliver(&mut self, number: u64, copy: bool) {
+        let (now, epoch) = (self.now, self.engine.epoch);
+        let Some(call) = self.network.calls.get_mut(&number) else {
+            return;
+        };
+        let (slot, life, back) = (call.slot, call.life, call.back);
+        // A connection that is gone, or a store that says nothing: the sender's patience ends by itself.
+        if call.epoch != epoch || self.engine.service == Service::Silent {
+            return;
+        }
+        let to = if copy { None } else { call.to.take() };
+        let verb = call.verb.clone();
+        let reply = match self.engine.turned_away(&verb) {
+            Some(reply) => reply,
+            None => {
+                let hosts = &self.hosts;
+                let alive = |holder: &str| {
+                    hosts
+                        .iter()
+                        .enumerate()
+                        .any(|(slot, host)| host.alive && host.who(slot) == holder)
+                };
+                let (reply, woken) = self.engine.apply(&verb, (slot, life), now, alive);
+                if let Some(token) = woken {
+                    self.ring(token.holder(), token.random().to_owned(), number);
+                }
+                reply
+            }
+        };
+        if let Some(to) = to {
+            self.after(
+                back,
+                Event::Answer {
+                    slot,
+                    life,
+                    to,
+                    reply,
+                },
+            );
+        }
+    }
+
+    /// Tells the waiter, unless the hint is lost.
+    fn ring(&mut self, holder: &str, bell: String, number: u64) {
+        let dice = Dice::keyed(self.plan.seed, [0xbe11, number, 0]);
+        let odds = if self.healed { 0 } else { self.plan.odds.hint };
+        let by = dice.between(MS / 10, 5 * MS);
+        if self.deaf || dice.chance(odds) {
+            return;
+        }
+        let found = self
+            .hosts
+            .iter()
+            .enumerate()
+            .find(|(slot, host)| host.alive && host.cut.is_none() && host.who(*slot) == holder)
+            .map(|(slot, host)| (slot, host.life));
+        if let Some((slot, life)) = found {
+            self.after(by, Event::Hint { slot, life, bell });
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! One history before it runs: who takes part, under which classes, and what will go wrong. Made from the seed; a shrunk
+//! plan is one from which things were taken away.
+
+use std::collections::BTreeSet;
+
+use super::class::ClassPlan;
+use super::dice::Dice;
+use super::drift::{MS, Nanos, SEC};
+use super::engine::Kind;
+use super::mistake::Mistake;
+use super::strike::{Strike, What};
+
+/// What may happen to a single message, per mille.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Odds {
+    /// It vanishes; nothing is heard.
+    pub drop: u64,
+    /// It is refused on the way: definitely not done.
+    pub refuse: u64,
+    /// The connection is cut before its answer: unknown, whether or not it arrives.
+    pub reset: u64,
+    /// Its answer vanishes.
+    pub mute: u64,
+    /// It is late, perhaps later than its sender waits.
+    pub slow: u64,
+    /// It arrives twice.
+    pub repeat: u64,
+    /// A hint to a waiter is lost.
+    pub hint: u64,
+    /// A caller drops its acquire.
+    pub cancel: u64,
+    /// A holder drops its hold instead of releasing it, or drops the release.
+    pub careless: u64,
+}
+
+impl Odds {
+    /// Every chance, to be taken away one by one.
+    pub(super) fn each(&mut self) -> [&mut u64; 9] {
+        [
+            &mut self.drop,
+            &mut self.refuse,
+            &mut self.reset,
+            &mut self.mute,
+            &mut self.slow,
+            &mut self.repeat,
+            &mut self.hint,
+            &mut self.cancel,
+            &mut self.careless,
+        ]
+    }
+}
+
+/// One history before it runs.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Where it comes from.
+    pub seed: u64,
+    /// The store.
+    pub kind: Kind,
+    /// The store can hand over to waiters.
+    pub queue: bool,
+    /// Processes.
+    pub clients: usize,
+    /// Tasks of each that take locks, each under a class of its own.
+    pub tasks: usize,
+    /// Locks.
+    pub names: usize,
+    /// One for each task.
+    pub classes: Vec<ClassPlan>,
+    /// When faults end.
+    pub horizon: u64,
+    /// What happens to single messages.
+    pub odds: Odds,
+    /// Messages to which nothing happens all the same.
+    pub spared: BTreeSet<u64>,
+    /// What happens to processes and the store, and when.
+    pub strikes: Vec<Strike>,
+    /// What is wrong on purpose.
+    pub mistake: Mistake,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    #[must_use]
+    pub fn new(seed: u64, mistake: Mistake) -> Self {
+        let dice = Dice::keyed(seed, [0x91a7, 0, 0]);
+        let kind = if dice.chance(600) {
+            Kind::Redis
+        } else {
+            Kind::Sqlite
+        };
+        let tasks = 1 + dice.index(3);
+        let classes: Vec<_> = (0..tasks).map(|task| ClassPlan::draw(task, &dice)).collect();
+        let longest = classes.iter().map(|class| class.ttl).max().unwrap_or(0);
+        let horizon = (longest * 3 * MS).clamp(3 * SEC, 150 * SEC);
+        // Swarm: most histories see a few kinds of fault, each often, so that rare pairs meet.
+        let some = |most: u64| {
+            if dice.chance(350) {
+                dice.between(1, most)
+            } else {
+                0
+            }
+        };
+        let odds = Odds {
+            drop: some(250),
+            refuse: some(250),
+            reset: some(250),
+            mute: some(250),
+            slow: some(300),
+            repeat: some(250),
+            hint: some(1_000),
+            cancel: some(400),
+            careless: some(400),
+        };
+        let clients = 2 + dice.index(3);
+        let names = 1 + dice.index(2);
+        let count = dice.below(9);
+        let mut strikes: Vec<_> = (0..count)
+            .map(|_| Strike {
+                at: dice.between(horizon / 50, horizon - horizon / 10),
+                what: What::draw(&dice, kind, clients, names, &classes),
+            })
+            .collect();
+        strikes.sort_by_key(|strike| strike.at);
+        Self {
+            seed,
+            kind,
+            queue: dice.chance(700),
+            clients,
+            tasks,
+            names,
+            classes,
+            horizon,
+            odds,
+            spared: BTreeSet::new(),
+            strikes,
+            mistake,
+        }
+    }
+
+    /// The longest that any lease of it is kept, with every override that a strike may bring.
+    pub(super) fn longest(&self) -> Nanos {
+        let own = self.classes.iter().map(ClassPlan::kept).max().unwrap_or(0);
+        let overridden = self.strikes.iter().map(|strike| strike.what.lengthens()).max();
+        (own + overridden.unwrap_or(0)).max(super::class::PROBE_TTL) * MS
+    }
+
+    /// In one line, for people.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let strikes: Vec<_> = self
+            .strikes
+            .iter()
+            .map(|strike| format!("{} at {:.3} s", strike.what, strike.at as f64 / 1e9))
+            .collect();
+        format!(
+            "{} with {:?} semantics{}, {} clients of {} tasks, {} names, {:.1} s of faults; {:?}; {}",
+            self.mistake.word(),
+            self.kind,
+            if self.queue { "" } else { " without a queue" },
+            self.clients,
+            self.tasks,
+            self.names,
+            self.horizon as f64 / 1e9,
+            self.odds,
+            if strikes.is_empty() {
+                "no strikes".to_owned()
+            } else {
+                strikes.join(", ")
+            }
+        )
+    }
+}

@@ -1,0 +1,242 @@
+//! What the director does when a fault strikes, and when it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::Left;
+
+use super::director::Director;
+use super::drift::{MS, Nanos, SEC};
+use super::engine::Service;
+use super::mistake::Mistake;
+use super::strike::{OUTAGES, What};
+use super::world::{Event, Mend};
+use crate::history::Entry;
+
+impl Director {
+    pub(super) fn strike(&mut self, number: usize) {
+        let plan = Arc::clone(&self.plan);
+        let Some(strike) = plan.strikes.get(number) else {
+            return;
+        };
+        self.note(Entry::Fault {
+            fault: strike.what.to_string(),
+            mends: false,
+        });
+        match &strike.what {
+            What::Pause { client, lasts } => self.pause(*client, *lasts),
+            What::Kill { client, lasts } => {
+                self.kill(*client);
+                self.later(*lasts, Mend::Return(*client));
+            }
+            What::Leave { client, lasts } => {
+                let bound = Duration::from_nanos((self.plan.longest() / 4).clamp(100 * MS, 2 * SEC));
+                if let Some(process) = self.processes.get_mut(*client).and_then(Option::as_mut) {
+                    process.leave(bound);
+                    self.later(*lasts, Mend::Return(*client));
+                }
+            }
+            What::Outage { how, lasts } => {
+                let service = OUTAGES.iter().find(|(word, _)| word == how);
+                self.serve(service.map_or(Service::Silent, |(_, service)| *service));
+                self.later(*lasts, Mend::Serve);
+            }
+            What::Cut {
+                client,
+                silent,
+                lasts,
+            } => {
+                if let Some(host) = self.world.lock().hosts.get_mut(*client) {
+                    host.cut = Some(*silent);
+                    if plan.mistake == Mistake::SteppedClock {
+                        host.behind += *lasts;
+                    }
+                }
+                self.later(*lasts, Mend::Rejoin(*client));
+            }
+            What::Flush => {
+                if !self.stepped_back {
+                    self.world.lock().engine.flush();
+                    self.note(Entry::Forgot);
+                }
+            }
+            What::FailOver { lag, away } => {
+                self.world.lock().engine.lag();
+                self.later(*lag, Mend::TakeOver { away: *away });
+            }
+            What::Step { by } => {
+                self.stepped_back |= *by < 0;
+                self.world.lock().engine.step(*by);
+                // A clock that jumps ahead ends leases early.
+                if *by > 0 {
+                    self.note(Entry::Forgot);
+                }
+            }
+            What::Reboot { away } => {
+                self.world.lock().engine.reboot();
+                self.note(Entry::Forgot);
+                for slot in 0..self.processes.len() {
+                    self.kill(slot);
+                    self.later(*away, Mend::Return(slot));
+                }
+            }
+            What::Deaf { lasts } => {
+                self.world.lock().deaf = true;
+                self.later(*lasts, Mend::Hear);
+            }
+            What::Override {
+                client,
+                class,
+                field,
+                value,
+                lasts,
+            } => self.override_policy(*client, *class, field, value, *lasts),
+            What::Break { client, name } => self.break_lease(*client, *name),
+        }
+    }
+
+    pub(super) fn mend(&mut self, mend: Mend) -> Result<(), String> {
+        match mend {
+            Mend::Continue(slot, life) => {
+                let mut state = self.world.lock();
+                let now = state.now;
+                let stopped = self.plan.mistake == Mistake::ClockStopsWithProcess;
+                let Some(host) = state.hosts.get_mut(slot).filter(|host| host.life == life) else {
+                    return Ok(());
+                };
+                if stopped {
+                    host.behind += now.saturating_sub(host.paused_from);
+                }
+                let client = host.who(slot);
+                drop(state);
+                self.signal(client, "continue");
+            }
+            Mend::Return(slot) => return self.come_back(slot),
+            Mend::Serve => self.serve(Service::Serving),
+            Mend::Rejoin(slot) => {
+                if let Some(host) = self.world.lock().hosts.get_mut(slot) {
+                    host.cut = None;
+                }
+            }
+            Mend::TakeOver { away } => {
+                if !self.stepped_back {
+                    self.world.lock().engine.fail_over();
+                    self.note(Entry::Forgot);
+                    self.serve(Service::ReadOnly);
+                    self.later(away, Mend::Serve);
+                }
+            }
+            Mend::Hear => self.world.lock().deaf = false,
+        }
+        Ok(())
+    }
+
+    /// Nothing lasts longer than the faults do.
+    fn later(&self, lasts: Nanos, mend: Mend) {
+        let mut state = self.world.lock();
+        let at = state.now.saturating_add(lasts).min(self.horizon.max(state.now));
+        state.at(at, Event::Mend(mend));
+    }
+
+    fn serve(&self, service: Service) {
+        self.world.lock().engine.service = service;
+    }
+
+    fn signal(&self, client: String, signal: &str) {
+        let signal = signal.to_owned();
+        self.note(Entry::Signal { client, signal });
+    }
+
+    fn pause(&self, slot: usize, lasts: Nanos) {
+        let mut state = self.world.lock();
+        let (now, horizon) = (state.now, self.horizon);
+        let Some(host) = state
+            .hosts
+            .get_mut(slot)
+            .filter(|host| host.alive && host.paused_until <= now)
+        else {
+            return;
+        };
+        host.paused_from = now;
+        host.paused_until = now.saturating_add(lasts).min(horizon);
+        let (client, life) = (host.who(slot), host.life);
+        drop(state);
+        self.later(lasts, Mend::Continue(slot, life));
+        self.signal(client, "stop");
+    }
+
+    fn kill(&mut self, slot: usize) {
+        let Some(process) = self.processes.get_mut(slot).and_then(Option::take) else {
+            return;
+        };
+        self.signal(process.who.as_ref().to_owned(), "kill");
+        drop(process);
+    }
+
+    /// Another process takes the place of one that was killed or has ended.
+    fn come_back(&mut self, slot: usize) -> Result<(), String> {
+        if let Some(process) = self.process(slot) {
+            if !process.leaves() {
+                return Ok(());
+            }
+            let Some(left) = process.has_left() else {
+                let mut state = self.world.lock();
+                let soon = state.now + 50 * MS;
+                state.at(soon, Event::Mend(Mend::Return(slot)));
+                return Ok(());
+            };
+            let client = process.who.as_ref().to_owned();
+            if left == Left::default() {
+                process.tally();
+                self.signal(client, "end");
+            } else {
+                // It has ended with things undone that nobody else can do: as if it had been killed.
+                self.signal(client, "kill");
+            }
+        }
+        if let Some(place) = self.processes.get_mut(slot) {
+            *place = None;
+        }
+        self.open(slot)
+    }
+
+    fn override_policy(&mut self, slot: usize, class: usize, field: &str, value: &str, lasts: Nanos) {
+        let (Some(class), now) = (self.plan.classes.get(class), self.now()) else {
+            return;
+        };
+        let name = class.name.clone();
+        let lasts = lasts.min(self.horizon.saturating_sub(now)).max(MS);
+        let Some(process) = self.processes.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        let Some(worker) = process.worker(&name, 9) else {
+            return;
+        };
+        let (field, value) = (field.to_owned(), value.to_owned());
+        process.spawn(worker.change(field, value, Duration::from_nanos(lasts)));
+    }
+
+    fn break_lease(&mut self, slot: usize, name: usize) {
+        let state = self.world.lock();
+        let now = state.now;
+        let lease = state
+            .names
+            .get(name)
+            .and_then(|name| state.engine.lease(name, now));
+        drop(state);
+        let Some((name, fence)) = lease.and_then(|lease| Some((lease.name, lease.fence?))) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        let Some(locks) = process.locks.clone() else {
+            return;
+        };
+        process.spawn(async move {
+            let _ = locks.break_lease(&name, fence, "operator: simulated").await;
+        });
+        // The broken holder learns of it with its next renewal: until then two may believe.
+        self.note(Entry::Forgot);
+    }
+}

@@ -1,0 +1,9 @@
+//! The real client in a simulated world: the promises hold, a history repeats from its seed, and known mistakes are found
+//! and shrunk.
+//!
+//! Longer runs: `leasehold drill simulate --seeds 20000`.
+
+mod mistakes;
+mod promises;
+mod replay;
+mod seeds;

@@ -1,0 +1,69 @@
+//! Many histories, all of which must keep every promise.
+
+use leasehold_drill::sim::{Campaign, Mistake, Plan, Progress, campaign, live};
+
+/// A slice: the long runs are in the ledger.
+const SEEDS: u64 = 200;
+
+#[test]
+fn the_promises_hold() {
+    let what = Campaign {
+        from: 0,
+        seeds: SEEDS,
+        threads: 2,
+        mistake: Mistake::Nothing,
+    };
+    let progress = Progress::default();
+    if let Some(failure) = campaign(what, &progress) {
+        let run = failure.run.unwrap();
+        panic!(
+            "seed {} broke {:#?}\nrepeat: leasehold drill simulate --from {} --seeds 1",
+            failure.seed, run.judgement.findings, failure.seed
+        );
+    }
+}
+
+/// A history in which nothing is at stake proves nothing: over some seeds everything that can be promised must come up.
+#[test]
+fn the_histories_are_worth_judging() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..60 {
+        let run = live(&Plan::new(seed, Mistake::Nothing)).unwrap();
+        assert!(run.judgement.grants > 0 && run.judgement.applied > 0, "seed {seed}");
+        for record in &run.history.records {
+            if let leasehold_drill::history::Entry::Event(event) = &record.what {
+                seen.insert(event.event.clone());
+            }
+        }
+    }
+    for event in [
+        "acquired",
+        "busy",
+        "unavailable",
+        "cancelled",
+        "fell_back",
+        "healed",
+        "renewed",
+        "renew_failed",
+        "not_owned",
+        "abandoned",
+        "unproven",
+        "proven_again",
+        "overlap_confirmed",
+        "released",
+        "kept",
+        "already_lost",
+        "release_failed",
+        "debt",
+        "debt_cleared",
+        "undone",
+        "broken",
+        "policy_changed",
+        "fence_refused",
+        "clock_jump",
+        "would_stop",
+        "would_refuse",
+    ] {
+        assert!(seen.contains(event), "no history had {event}: {seen:?}");
+    }
+}
