@@ -31,6 +31,8 @@ pub enum Answer {
     Unavailable,
     /// The client was shutting down.
     Closed,
+    /// The caller dropped the acquire before it was answered.
+    Cancelled,
 }
 
 /// How a write at the target was answered.
@@ -192,6 +194,15 @@ pub enum Entry {
     },
     /// Every client has ended, and every lease must have by now.
     Quiet,
+    /// Every fault is over and what the clients still had to do is done: from here on every acquire is granted in its turn.
+    Calm,
+    /// What was found when everything had been given back, of a client or of the store.
+    Remains {
+        /// What kind of thing.
+        kind: String,
+        /// How many; nothing is as it should be.
+        count: u64,
+    },
     /// The director did something on purpose.
     Fault {
         /// In plain words.

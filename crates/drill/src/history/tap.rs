@@ -23,20 +23,23 @@ impl Tap {
 
 impl Observer for Tap {
     fn on(&self, event: &Event) {
-        let (span, detail) = particulars(&event.what);
-        self.pen.note_at(
-            event.at.as_nanos(),
-            Entry::Event(Transition {
-                seq: event.seq,
-                hold: event.hold,
-                event: event.what.label().to_owned(),
-                name: event.name.as_ref().map(ToString::to_string),
-                class: event.class.as_ref().to_owned(),
-                fence: event.fence,
-                span: span.map(|span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
-                detail,
-            }),
-        );
+        self.pen
+            .note_at(event.at.as_nanos(), Entry::Event(transition(event)));
+    }
+}
+
+/// An event as histories have it. Its span is on the clock of the event.
+pub(crate) fn transition(event: &Event) -> Transition {
+    let (span, detail) = particulars(&event.what);
+    Transition {
+        seq: event.seq,
+        hold: event.hold,
+        event: event.what.label().to_owned(),
+        name: event.name.as_ref().map(ToString::to_string),
+        class: event.class.as_ref().to_owned(),
+        fence: event.fence,
+        span: span.map(|span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        detail,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Per client: events are numbered without a gap; an acquire ends once, a hold ends once, a debt is cleared once; and
 //! the client's own counters at its orderly end are what its events add up to. A killed client may lack its last events.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::history::Transition;
 use crate::oracle::{Case, Finding};
@@ -21,6 +21,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         };
         let mut next = 0;
         let mut seen: HashMap<(u64, &str), u32> = HashMap::new();
+        // A hold that a shutdown ended is given back all the same, and that is told too.
+        let mut ended: HashSet<u64> = HashSet::new();
         for (at, event) in events {
             let name = event.name.as_deref();
             if event.seq < next {
@@ -34,6 +36,16 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             }
             next = event.seq + 1;
             let Some(kind) = once(&event.event) else { continue };
+            if event.event == "abandoned" && event.detail.as_deref() == Some("shutdown") {
+                if ended.insert(event.hold) {
+                    continue;
+                }
+                broken(
+                    *at,
+                    name,
+                    format!("the shutdown of hold {} was told twice", event.hold),
+                );
+            }
             let count = seen.entry((event.hold, kind)).or_default();
             *count += 1;
             if *count == 2 {

@@ -2,7 +2,7 @@
 //!
 //! Leases are what the director saw in the store. When everything has ended and every TTL is over, there must be none.
 //! Before that, a lease with a fence that nobody was told must belong to an acquire that is under way, unanswered, or
-//! was answered less than a TTL ago.
+//! was answered less than a TTL ago. After the calm every undo has been possible, so only the unanswered count.
 
 use std::collections::HashSet;
 
@@ -47,6 +47,11 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             .any(|attempt| match attempt.answered {
                 // Its own event may be on its way; an acquire without an answer may have been granted at any time.
                 None | Some((_, Answer::Held | Answer::LocalOnly, _)) => true,
+                // Nobody can undo for a client that was killed.
+                Some(_) if case.killed.contains(holder) => true,
+                // What the store has forgotten includes that an acquire was undone.
+                Some((answered, ..)) if case.forgot_between(attempt.sent, answered.max(*at)) => true,
+                Some(_) if case.calm.is_some_and(|calm| calm <= *at) => false,
                 Some((answered, ..)) => {
                     let ttl = case.terms(attempt).map_or(u64::MAX, |terms| terms.ttl);
                     *at <= answered.saturating_add(ttl).saturating_add(MARGIN)

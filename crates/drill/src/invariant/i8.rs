@@ -7,7 +7,7 @@ use crate::oracle::{Attempt, Case, Finding};
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for attempt in case.all() {
-        let Some(terms) = case.terms(attempt) else {
+        let Some(terms) = case.terms_at_first(attempt) else {
             continue;
         };
         let mut broken = |at, why: &str| {
@@ -22,7 +22,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             continue;
         };
         match answer {
-            Answer::Unavailable | Answer::Busy | Answer::Closed => {
+            Answer::Unavailable | Answer::Busy | Answer::Closed | Answer::Cancelled => {
                 if let Some(claim) = attempt.claims.first() {
                     broken(claim.at, "worked although its acquire was refused");
                 }

@@ -1,7 +1,7 @@
 //! L4: a holder learns of its loss by its deadline, even if the store is silent.
 //!
 //! The latest deadline that a hold can have is known from its last claim and its last confirmed request. By then it has
-//! begun to give the lease back or was abandoned, unless the process was killed or stood still.
+//! been given back or abandoned, unless the process was killed or stood still.
 
 use crate::history::Answer;
 use crate::invariant::ms;
@@ -25,7 +25,9 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         }
         let by = case.paused_at(attempt.who, last).unwrap_or(last);
         let by = by.saturating_add(SLACK);
-        let learnt = attempt.over().unwrap_or(case.end);
+        // A client of which nothing more is heard may have learnt of it or not: nobody knows.
+        let heard = case.heard.get(attempt.who).copied().unwrap_or(0);
+        let learnt = ended(attempt).unwrap_or(heard);
         if learnt > by {
             found.push(Finding {
                 invariant: "L4",
@@ -41,6 +43,15 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// When the hold was over for its holder, one way or another.
+fn ended(attempt: &Attempt<'_>) -> Option<u64> {
+    let told = attempt.reported.map(|ending| ending.at);
+    let given_back = ["released", "kept", "already_lost", "debt"]
+        .iter()
+        .filter_map(|event| attempt.first(event));
+    attempt.over().into_iter().chain(told).chain(given_back).min()
 }
 
 /// No deadline of this hold can be later.

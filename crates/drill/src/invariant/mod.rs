@@ -1,5 +1,8 @@
 //! The promises, one file each, as far as a history can show them. Their numbers are those of the semantics.
 //!
+//! L2, L5 and L6 are judged only where a history says that it has become calm; L1 shows there as an acquire that is not
+//! granted (L5), and a lease that outlives its time as I6.
+//!
 //! Not here: I4 and I7 are about single messages that a history of a whole drill does not show (conformance and
 //! simulation check them); I11 and I12 are about what no drill does yet.
 
@@ -11,6 +14,11 @@ mod i5;
 mod i6;
 mod i8;
 mod i9;
+mod l2;
+mod l3;
+mod l4;
+mod l5;
+mod l6;
 
 pub(crate) use i10::COUNTERS;
 
@@ -29,6 +37,11 @@ pub const ALL: &[(&str, Check)] = &[
     ("I8", i8::check),
     ("I9", i9::check),
     ("I10", i10::check),
+    ("L2", l2::check),
+    ("L3", l3::check),
+    ("L4", l4::check),
+    ("L5", l5::check),
+    ("L6", l6::check),
 ];
 
 /// What an invariant promises, in one line, for reports.
@@ -43,6 +56,11 @@ pub fn promise(number: &str) -> &'static str {
         "I8" => "work runs without a store only where the class says so, and is marked",
         "I9" => "the work's own result is never replaced",
         "I10" => "every transition is counted exactly once",
+        "L2" => "a waiter gets in within one poll, even without notifications",
+        "L3" => "nothing is left behind by callers that are gone",
+        "L4" => "a holder learns of its loss by its deadline",
+        "L5" => "after faults end, everything heals by itself",
+        "L6" => "waiters are served in order",
         _ => "unknown invariant",
     }
 }

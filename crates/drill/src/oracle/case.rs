@@ -144,8 +144,9 @@ pub struct Applied<'a> {
 /// A history, put in order.
 #[derive(Debug, Default)]
 pub struct Case<'a> {
-    /// The terms of each class.
-    pub classes: BTreeMap<&'a str, Terms>,
+    /// The terms of each class and client from each moment on: a policy may change while it is in use. Under no client, those
+    /// of everyone.
+    pub classes: BTreeMap<(&'a str, &'a str), Vec<(u64, Terms)>>,
     /// Every acquire, by client and in their order.
     pub attempts: BTreeMap<&'a str, Vec<Attempt<'a>>>,
     /// Every grant.
@@ -160,10 +161,22 @@ pub struct Case<'a> {
     pub leases: Vec<(u64, &'a str, &'a str, Option<Fence>)>,
     /// When the store forgot, in order.
     pub forgot: Vec<u64>,
+    /// When a fault struck, in order.
+    pub faults: Vec<u64>,
+    /// Every fault is over.
+    pub calm: Option<u64>,
+    /// What was found when everything had been given back: when, of whom, what, how many.
+    pub remains: Vec<(u64, &'a str, &'a str, u64)>,
     /// Everything has ended.
     pub quiet: Option<u64>,
     /// Clients that were killed.
     pub killed: BTreeSet<&'a str>,
+    /// When each client stood still: from, to.
+    pub pauses: BTreeMap<&'a str, Vec<(u64, u64)>>,
+    /// Everyone's last line.
+    pub heard: BTreeMap<&'a str, u64>,
+    /// The last line.
+    pub end: u64,
 }
 
 impl<'a> Case<'a> {
@@ -175,6 +188,8 @@ impl<'a> Case<'a> {
         let mut case = Self::default();
         for record in &lines {
             case.place(record);
+            case.heard.insert(&record.who, record.at);
+            case.end = record.at;
         }
         case.applied.sort_by_key(|row| row.place);
         for events in case.events.values_mut() {
@@ -184,10 +199,46 @@ impl<'a> Case<'a> {
         case
     }
 
-    /// The terms of an attempt's class.
+    /// The terms of an attempt's class as it began.
+    #[must_use]
+    pub fn terms_at_first(&self, attempt: &Attempt<'_>) -> Option<Terms> {
+        let known = self.classes_of(attempt)?;
+        let before = known.partition_point(|(at, _)| *at <= attempt.sent);
+        known.get(before.saturating_sub(1)).map(|(_, terms)| *terms)
+    }
+
+    /// The terms of an attempt's class: where the class changed while it was held, the widest of them.
     #[must_use]
     pub fn terms(&self, attempt: &Attempt<'_>) -> Option<Terms> {
-        self.classes.get(attempt.class).copied()
+        let known = self.classes_of(attempt)?;
+        let before = known.partition_point(|(at, _)| *at <= attempt.sent);
+        let end = attempt.over().unwrap_or(u64::MAX);
+        let mut changes = known.get(before.saturating_sub(1)..)?.iter();
+        let (_, first) = changes.next()?;
+        let mut widest = *first;
+        for (_, terms) in changes.take_while(|(at, _)| *at <= end) {
+            widest.ttl = widest.ttl.max(terms.ttl);
+            widest.usable = widest.usable.max(terms.usable);
+            widest.fail_open |= terms.fail_open;
+            widest.continues |= terms.continues;
+        }
+        Some(widest)
+    }
+
+    /// A client's own word for the class, or anyone's: workers of one fleet share their policies.
+    fn classes_of<'s>(&'s self, attempt: &'s Attempt<'_>) -> Option<&'s Vec<(u64, Terms)>> {
+        let own = self.classes.get(&(attempt.class, attempt.who));
+        own.or_else(|| self.classes.get(&(attempt.class, "")))
+    }
+
+    /// The client stood still at this moment, until then.
+    #[must_use]
+    pub fn paused_at(&self, who: &str, at: u64) -> Option<u64> {
+        let pauses = self.pauses.get(who)?;
+        pauses
+            .iter()
+            .find(|(from, to)| *from <= at && at <= *to)
+            .map(|(_, to)| *to)
     }
 
     /// The store forgot between these moments.
@@ -218,7 +269,9 @@ impl<'a> Case<'a> {
                     fail_open: *fail_open,
                     continues: *continues,
                 };
-                self.classes.insert(class, terms);
+                for of in [who, ""] {
+                    self.classes.entry((class, of)).or_default().push((at, terms));
+                }
             }
             Entry::Asked { attempt, name, class } => {
                 self.attempts.entry(who).or_default().push(Attempt {
@@ -321,10 +374,26 @@ impl<'a> Case<'a> {
             Entry::Lease { name, holder, fence } => self.leases.push((at, name, holder, *fence)),
             Entry::Quiet => self.quiet = Some(at),
             Entry::Forgot => self.forgot.push(at),
-            Entry::Signal { client, signal } if signal == "kill" => {
-                self.killed.insert(client);
-            }
-            Entry::Fault { .. } | Entry::Signal { .. } | Entry::Gap { .. } => {}
+            Entry::Calm => self.calm = Some(at),
+            Entry::Remains { kind, count } => self.remains.push((at, who, kind, *count)),
+            Entry::Signal { client, signal } => match signal.as_str() {
+                "kill" => {
+                    self.killed.insert(client);
+                }
+                "stop" => self.pauses.entry(client).or_default().push((at, u64::MAX)),
+                "continue" => {
+                    let last = self
+                        .pauses
+                        .get_mut(client.as_str())
+                        .and_then(|all| all.last_mut());
+                    if let Some((_, to)) = last {
+                        *to = at;
+                    }
+                }
+                _ => {}
+            },
+            Entry::Fault { mends: false, .. } => self.faults.push(at),
+            Entry::Fault { .. } | Entry::Gap { .. } => {}
         }
     }
 
@@ -334,23 +403,36 @@ impl<'a> Case<'a> {
         attempts.iter_mut().rev().find(|attempt| attempt.number == number)
     }
 
-    /// A client has one acquire at a time, so a hold belongs to the last one that was sent before its first event.
+    /// A client has one acquire of a name under a class at a time, so a hold belongs to the last such one that was sent
+    /// before its first event.
     fn link(&mut self) {
         for (who, events) in &self.events {
             let Some(attempts) = self.attempts.get_mut(who) else {
                 continue;
             };
+            let mut asked: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+            for (index, attempt) in attempts.iter().enumerate() {
+                for class in [attempt.class, ""] {
+                    asked.entry((attempt.name, class)).or_default().push(index);
+                }
+            }
             let mut owner: HashMap<u64, usize> = HashMap::new();
             for (at, event) in events {
                 let index = match owner.get(&event.hold) {
                     Some(index) => *index,
                     None if super::event::begins(&event.event) => {
-                        let after = attempts.partition_point(|attempt| attempt.sent <= *at);
-                        let Some(index) = after.checked_sub(1) else {
+                        let name = event.name.as_deref().unwrap_or("");
+                        let mine = asked.get(&(name, event.class.as_str()));
+                        let Some(mine) = mine.or_else(|| asked.get(&(name, ""))) else {
                             continue;
                         };
-                        owner.insert(event.hold, index);
-                        index
+                        let sent = |index: &usize| attempts.get(*index).is_some_and(|one| one.sent <= *at);
+                        let after = mine.partition_point(sent);
+                        let Some(index) = after.checked_sub(1).and_then(|last| mine.get(last)) else {
+                            continue;
+                        };
+                        owner.insert(event.hold, *index);
+                        *index
                     }
                     None => continue,
                 };
