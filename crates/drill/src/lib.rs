@@ -9,3 +9,4 @@ pub mod oracle;
 pub mod proxy;
 pub mod report;
 pub mod scenario;
+pub mod sim;

@@ -14,6 +14,7 @@ Examples:
   leasehold drill run all --html drills.html --history histories/
   leasehold drill run store-outage --store redis://staging    (needs the key leasehold:drillable there)
   leasehold drill report histories/forced-kill-redis.jsonl
+  leasehold drill simulate --seeds 2000
   leasehold drill proxy --upstream 127.0.0.1:6379 --resp 'latency latency=200 jitter=50'")]
 pub(crate) struct DrillArgs {
     #[command(subcommand)]
@@ -29,6 +30,8 @@ pub(crate) enum DrillCommand {
     Run(RunArgs),
     /// Judge a history that `run --history` kept
     Report(ReportArgs),
+    /// Run the real client in a simulated world, seed by seed, until a promise breaks
+    Simulate(SimulateArgs),
     /// Run the fault proxy by itself until ctrl-C
     Proxy(ProxyArgs),
 }
@@ -65,6 +68,29 @@ pub(crate) struct ReportArgs {
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
+}
+
+/// `leasehold drill simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// How many histories
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// The first seed: the same seed is the same history
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) from: u64,
+    /// On so many threads instead of one for each core
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) threads: Option<usize>,
+    /// Live each history twice and compare them to the last byte
+    #[arg(long)]
+    pub(crate) replay: bool,
+    /// Put this mistake back, which must be found
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mistake: Option<String>,
+    /// Write the short history of a failure here instead of to sim-SEED.jsonl
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
 }
 
 /// `leasehold drill proxy`.

@@ -1,12 +1,13 @@
 //! `leasehold drill`: faults on purpose, and a verdict.
 //!
-//! `args` is what people type, `run` runs drills, `report` judges a history that was kept, `proxy` is the fault proxy by
-//! itself.
+//! `args` is what people type, `run` runs drills, `report` judges a history that was kept, `simulate` runs the client in a
+//! simulated world, `proxy` is the fault proxy by itself.
 
 mod args;
 mod proxy;
 mod report;
 mod run;
+mod simulate;
 
 pub(crate) use args::DrillArgs;
 
@@ -24,6 +25,7 @@ pub(crate) fn main(place: &Place, command: DrillCommand) -> anyhow::Result<bool>
         DrillCommand::List => list(),
         DrillCommand::Run(args) => run::main(place, &args),
         DrillCommand::Report(args) => report::main(&args),
+        DrillCommand::Simulate(args) => simulate::main(&args),
         DrillCommand::Proxy(args) => proxy::main(&args),
     }
 }

@@ -51,10 +51,7 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
         }
         Ran::Replayed(None) => {
             let events = count(&progress.events);
-            writeln!(
-                out,
-                "{done} histories lived twice, {events} events, all the same"
-            )?;
+            writeln!(out, "{done} histories lived twice, {events} events, all the same")?;
             Ok(true)
         }
         Ran::Failed(failure) => {
@@ -136,7 +133,12 @@ fn tell(out: &mut impl Write, failure: Failure, args: &SimulateArgs, mistake: Mi
     let Some(small) = failure.shrink(mistake) else {
         return Ok(());
     };
-    writeln!(out, "\nshrunk in {} histories to: {}", small.tried, small.plan.summary())?;
+    writeln!(
+        out,
+        "\nshrunk in {} histories to: {}",
+        small.tried,
+        small.plan.summary()
+    )?;
     show(out, &small)?;
     let path = args
         .history
@@ -200,7 +202,10 @@ fn version() -> String {
         .output();
     match commit {
         Ok(said) if said.status.success() => {
-            format!("{version}, commit {}", String::from_utf8_lossy(&said.stdout).trim())
+            format!(
+                "{version}, commit {}",
+                String::from_utf8_lossy(&said.stdout).trim()
+            )
         }
         _ => version,
     }

@@ -86,7 +86,11 @@ impl Director {
         let server = drift();
         let hosts = (0..plan.clients).map(|_| Host {
             // Processes that share a SQLite file share the machine and its clock.
-            drift: if plan.kind == Kind::Sqlite { server } else { drift() },
+            drift: if plan.kind == Kind::Sqlite {
+                server
+            } else {
+                drift()
+            },
             behind: 0,
             paused_from: 0,
             paused_until: 0,
@@ -382,7 +386,10 @@ impl Director {
         self.settle(15 * SEC)?;
         for process in self.processes.iter().flatten() {
             self.remains(process, process.has_left().unwrap_or_default());
-            let names = process.locks.as_ref().map_or(0, leasehold_core::Locks::names_here);
+            let names = process
+                .locks
+                .as_ref()
+                .map_or(0, leasehold_core::Locks::names_here);
             self.left(&process.who, "names in the local gate", names as u64);
             self.left(&process.who, "listeners", process.wakers.len() as u64);
             process.tally();

@@ -221,7 +221,11 @@ impl Engine {
         let mut giving = giving.clone();
         match self.mistake {
             Mistake::ReleaseWithoutComparing => {
-                if let Some(fence) = self.table.inspect(&giving.name, now).and_then(|lease| lease.fence) {
+                if let Some(fence) = self
+                    .table
+                    .inspect(&giving.name, now)
+                    .and_then(|lease| lease.fence)
+                {
                     giving.claim = Claim::Seen(fence);
                 }
             }

@@ -52,17 +52,20 @@ impl State {
         self.network.sent += 1;
         let dice = Dice::keyed(self.plan.seed, [0x3e55, number, 0]);
         let quiet = self.healed || self.plan.spared.contains(&number);
-        let odds = if quiet {
-            Default::default()
-        } else {
-            self.plan.odds
-        };
+        let odds = if quiet { Default::default() } else { self.plan.odds };
         let mut travel = dice.between(MS / 10, 10 * MS);
         let back = dice.between(MS / 10, 10 * MS);
         let soon = dice.between(MS / 10, 5 * MS);
         let budget = u64::try_from(within.as_nanos()).unwrap_or(LATEST);
-        let rolls = [odds.drop, odds.refuse, odds.reset, odds.mute, odds.slow, odds.repeat]
-            .map(|per_mille| dice.chance(per_mille));
+        let rolls = [
+            odds.drop,
+            odds.refuse,
+            odds.reset,
+            odds.mute,
+            odds.slow,
+            odds.repeat,
+        ]
+        .map(|per_mille| dice.chance(per_mille));
         let [drop, refuse, reset, mute, slow, repeat] = rolls;
         if rolls.contains(&true) {
             self.network.struck.push(number);

@@ -100,7 +100,8 @@ impl Process {
         };
         let counters = Arc::new(Counters::default());
         let seed = Dice::keyed(plan.seed, [0xc11e, slot as u64, u64::from(life)]).below(u64::MAX);
-        let book = PolicyBook::from_text(&class::text(&plan.classes), "sim").map_err(|bad| bad.to_string())?;
+        let book =
+            PolicyBook::from_text(&class::text(&plan.classes), "sim").map_err(|bad| bad.to_string())?;
         let holder = Holder::new(&who).map_err(|bad| bad.to_string())?;
         let builder = Locks::builder(Arc::new(store))
             .policies(book)

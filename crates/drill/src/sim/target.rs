@@ -96,8 +96,8 @@ impl State {
     /// A write arrives.
     pub(super) fn arrive(&mut self, write: &Write, to: oneshot::Sender<Answered>) {
         let answer = self.target.take(write);
-        let back = Dice::keyed(self.plan.seed, [0x3218, self.target.rows.len() as u64, 0])
-            .between(MS / 10, 10 * MS);
+        let back =
+            Dice::keyed(self.plan.seed, [0x3218, self.target.rows.len() as u64, 0]).between(MS / 10, 10 * MS);
         let (slot, life) = (write.slot, write.life);
         self.after(
             back,

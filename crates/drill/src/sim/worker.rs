@@ -239,7 +239,8 @@ impl Worker {
         let fence = hold.unfenced();
         // A careful worker that finds its hold lost claims nothing: `Hold::run` ends it at its next step.
         if fence.is_ok() || believed.is_some() {
-            let (until, known) = believed.unwrap_or((self.until(hold), fence.as_ref().ok().copied().flatten()));
+            let (until, known) =
+                believed.unwrap_or((self.until(hold), fence.as_ref().ok().copied().flatten()));
             let proven = believed.is_some() || hold.standing() == Standing::Proven;
             self.note(Entry::Claimed {
                 attempt,

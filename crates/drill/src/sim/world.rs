@@ -220,10 +220,7 @@ impl Future for Sleeping {
             slot: self.slot,
             waker: cx.waker().clone(),
         };
-        let old = match self
-            .key
-            .and_then(|key| state.agenda.get_mut(&key))
-        {
+        let old = match self.key.and_then(|key| state.agenda.get_mut(&key)) {
             Some(event) => Some(std::mem::replace(event, fresh)),
             None => {
                 let due = self.due;

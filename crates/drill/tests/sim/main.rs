@@ -3,6 +3,9 @@
 //!
 //! Longer runs: `leasehold drill simulate --seeds 20000`.
 
+// Test code: a panic is how it fails.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod mistakes;
 mod promises;
 mod replay;

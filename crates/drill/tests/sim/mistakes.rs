@@ -74,10 +74,18 @@ fn a_mistake_is_shrunk_to_a_short_history() {
     let found = &small.run.judgement.findings[0];
     assert_eq!(found.invariant, mistake.breaks());
     // What is left up to the broken promise can be read on one page, and the whole is a fraction of what it was.
-    let story = small.run.history.records.iter().filter(|line| line.at <= found.at);
+    let story = small
+        .run
+        .history
+        .records
+        .iter()
+        .filter(|line| line.at <= found.at);
     let story = story.count();
     assert!(story <= 60, "{story} lines: {}", small.plan.summary());
-    assert!(small.run.history.records.len() * 2 < lines, "{lines} lines before");
+    assert!(
+        small.run.history.records.len() * 2 < lines,
+        "{lines} lines before"
+    );
     assert!(small.plan.strikes.len() <= plan.strikes.len() && small.plan.clients <= plan.clients);
     // And it is the same each time.
     assert_eq!(live(&small.plan).unwrap().digest(), small.run.digest());

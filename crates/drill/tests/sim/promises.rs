@@ -29,7 +29,10 @@ fn the_histories_are_worth_judging() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..60 {
         let run = live(&Plan::new(seed, Mistake::Nothing)).unwrap();
-        assert!(run.judgement.grants > 0 && run.judgement.applied > 0, "seed {seed}");
+        assert!(
+            run.judgement.grants > 0 && run.judgement.applied > 0,
+            "seed {seed}"
+        );
         for record in &run.history.records {
             if let leasehold_drill::history::Entry::Event(event) = &record.what {
                 seen.insert(event.event.clone());
