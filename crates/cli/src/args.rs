@@ -75,6 +75,14 @@ pub(crate) enum Command {
     Dev(crate::dev::DevArgs),
     /// Make API tokens for the daemon
     Token(crate::serve::TokenArgs),
+    /// Submit jobs, look at them, call them off
+    Job(crate::job::JobArgs),
+    /// Define workflows, start and watch their runs
+    Workflow(crate::workflow::WorkflowArgs),
+    /// Decide about jobs that wait for a person
+    Approval(crate::approval::ApprovalArgs),
+    /// Run a replica of the control plane
+    Plane(crate::plane::PlaneArgs),
     /// Break things on purpose and see whether the promises hold: 0 clean, 1 violation, 2 could not run
     Drill(crate::drill::DrillArgs),
 }

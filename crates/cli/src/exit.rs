@@ -56,7 +56,7 @@ pub(crate) fn of_usage(error: &clap::Error) -> ExitCode {
     let running = std::env::args_os()
         .skip(1)
         .find(|word| {
-            ["run", "list", "show", "policy", "advise", "drill", "help"]
+            ["run", "list", "show", "policy", "advise", "job", "workflow", "approval", "plane", "drill", "help"]
                 .iter()
                 .any(|verb| word == verb)
         })

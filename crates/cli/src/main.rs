@@ -5,6 +5,7 @@
 //! before its command; `family` is how a command is ended with everything it has started.
 
 mod advise;
+mod approval;
 mod args;
 mod dev;
 mod drill;
@@ -12,15 +13,18 @@ mod exit;
 mod family;
 mod gate;
 mod guardian;
+mod job;
 mod lease;
 mod list;
 mod log;
 mod place;
+mod plane;
 mod policy;
 mod run;
 mod say;
 mod serve;
 mod show;
+mod workflow;
 
 use std::process::ExitCode;
 
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
     match words.next().as_deref().and_then(|word| word.to_str()) {
         Some(guardian::WORD) => return guardian::main(words),
         Some(gate::WORD) => return gate::main(words),
+        Some(leasehold_plane::work::warden::WORD) => return leasehold_plane::work::warden::main(words),
         Some(leasehold_drill::fleet::WORD) => return leasehold_drill::fleet::worker_main(),
         _ => {}
     }
@@ -52,6 +57,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => exit::of_answer(serve::main(&cli.place, args)),
         Command::Dev(args) => exit::of_answer(dev::main(&cli.place, &args)),
         Command::Token(args) => exit::of_answer(serve::token(args)),
+        Command::Job(args) => exit::of_answer(job::main(&cli.place, args)),
+        Command::Workflow(args) => exit::of_answer(workflow::main(&cli.place, args)),
+        Command::Approval(args) => exit::of_answer(approval::main(&cli.place, args)),
+        Command::Plane(args) => exit::of_answer(plane::main(&cli.place, args)),
         Command::Policy(args) => exit::of_answer(policy::main(&cli.place, &args.command)),
     }
 }

@@ -40,6 +40,7 @@ pub mod job;
 mod ledger;
 pub mod loops;
 pub mod note;
+mod open;
 mod plane;
 mod replica;
 pub mod scheduler;
@@ -51,12 +52,14 @@ pub mod store;
 #[cfg(feature = "testing")]
 #[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 pub mod testing;
+pub mod view;
 pub mod work;
 pub mod workflow;
 
 pub use error::PlaneError;
 pub use job::{Job, JobSpec, Work};
 pub use ledger::Ledger;
+pub use open::open_store;
 pub use plane::{Cancelled, Plane, Submitted};
 pub use replica::{Replica, Stopped};
 pub use settings::{Settings, Timeouts};

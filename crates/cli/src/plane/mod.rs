@@ -1,0 +1,126 @@
+//! `leasehold plane`: a replica of the control plane; and how the verbs about jobs reach the plane.
+//!
+//! `replica` runs one replica until it is told to stop.
+
+mod replica;
+
+use std::future::Future;
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use leasehold::{Locks, StoreUrl};
+use leasehold_plane::note::Observer;
+use leasehold_plane::{Plane, PlaneError, Settings};
+use serde_json::Value;
+
+use crate::args::Place;
+
+/// `leasehold plane`.
+#[derive(Debug, Args)]
+pub(crate) struct PlaneArgs {
+    #[command(subcommand)]
+    command: PlaneCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PlaneCommand {
+    /// Run one replica: scheduler, workflow engine and repair loops; any number run side by side
+    Replica(replica::ReplicaArgs),
+}
+
+/// Does what was asked.
+pub(crate) fn main(place: &Place, args: PlaneArgs) -> anyhow::Result<bool> {
+    match args.command {
+        PlaneCommand::Replica(args) => replica::main(place, &args),
+    }
+}
+
+/// Where the plane's documents are.
+#[derive(Debug, Args)]
+pub(crate) struct PlaneStoreArg {
+    /// Where jobs and runs are kept, if not beside the locks: sqlite:PATH or redis://HOST
+    #[arg(long, value_name = "URL", env = "LEASEHOLD_PLANE_STORE", hide_env_values = true)]
+    pub(crate) plane_store: Option<String>,
+}
+
+impl PlaneStoreArg {
+    /// Opens the plane and asks it something. Refusals are honest answers and end with exit code 1.
+    pub(crate) fn ask<T, F>(&self, place: &Place, question: impl FnOnce(Plane) -> F) -> anyhow::Result<Option<T>>
+    where
+        F: Future<Output = Result<T, PlaneError>>,
+    {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        runtime.block_on(async {
+            let plane = self.open(place, Settings::default(), None, Vec::new()).await?;
+            match question(plane).await {
+                Ok(answer) => Ok(Some(answer)),
+                Err(error @ (PlaneError::Conflict { .. } | PlaneError::NotFound { .. } | PlaneError::Busy { .. })) => {
+                    crate::say::say(&format!("{}: {error}", error.code()));
+                    Ok(None)
+                }
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    /// Opens the plane.
+    pub(crate) async fn open(
+        &self,
+        place: &Place,
+        settings: Settings,
+        holder: Option<leasehold::Holder>,
+        observers: Vec<Arc<dyn Observer>>,
+    ) -> anyhow::Result<Plane> {
+        let url = place.store()?;
+        let kept = match self.plane_store.as_deref().filter(|url| !url.is_empty()) {
+            Some(given) => StoreUrl::parse(given)?,
+            None => url.clone(),
+        };
+        let locks = locks(place, &url, holder)?;
+        let store = leasehold_plane::open_store(&kept)?;
+        let mut all: Vec<Arc<dyn Observer>> = vec![Arc::new(leasehold_plane::note::Log)];
+        all.extend(observers);
+        let random = leasehold::leasehold_core::rng::OsRandom::shared();
+        Ok(Plane::with(locks, store, settings, random, all)?)
+    }
+}
+
+/// Opened by the URL's value and not by its text, which hides secrets.
+fn locks(place: &Place, url: &StoreUrl, holder: Option<leasehold::Holder>) -> anyhow::Result<Locks> {
+    let mut builder = Locks::builder(url.open()?);
+    if let Some(file) = place.policy_file() {
+        builder = builder.policies(place.book()?).policy_file(file);
+    }
+    if let Some(holder) = holder.or(place.holder()?) {
+        builder = builder.holder(holder);
+    }
+    Ok(builder.build()?)
+}
+
+/// One JSON document, or several, one a line.
+pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{value:#}")?;
+    Ok(())
+}
+
+/// Columns for people.
+pub(crate) fn print_table(heads: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header(heads.iter().copied());
+    table.add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let mut out = std::io::stdout().lock();
+    for line in table.lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

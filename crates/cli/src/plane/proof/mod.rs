@@ -1,0 +1,138 @@
+//! `leasehold drill plane`: replicas as processes, broken in turn under load, and a verdict.
+//!
+//! `stage` is the throw-away stores and the policy, `crew` the replicas and what is done to them, `load` the jobs, runs
+//! and approvals, `verdict` reads the stores afterwards and judges: every job and every step ended once, none is lost,
+//! and how long takeovers took.
+
+mod crew;
+mod load;
+mod stage;
+mod verdict;
+
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::clock::{BootClock, Clock, ClockExt, until};
+
+use crate::say::say;
+use crew::Crew;
+use load::Load;
+use stage::Stage;
+
+pub(crate) use stage::Kind;
+
+/// `leasehold drill plane`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  leasehold drill plane                                    1,000 jobs, 100 runs, three replicas, all faults
+  leasehold drill plane --jobs 100 --runs 10               a quick look
+  leasehold drill plane --faults term                      a rolling restart under load
+  leasehold drill plane --on redis --faults kill,stop
+  leasehold drill plane --outage 30s --faults none         the lock store is down for a while; jobs are kept elsewhere")]
+pub(crate) struct ProofArgs {
+    /// Where locks and jobs are kept
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Sqlite)]
+    pub(crate) on: Kind,
+    /// How many jobs
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) jobs: usize,
+    /// How many workflow runs, each with parallel steps, a delay and an approval
+    #[arg(long, default_value_t = 100)]
+    pub(crate) runs: usize,
+    /// How many replicas
+    #[arg(long, default_value_t = 3)]
+    pub(crate) replicas: usize,
+    /// The leases' time to live
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = leasehold::policy::duration::parse)]
+    pub(crate) ttl: Duration,
+    /// How often the loops tick
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = leasehold::policy::duration::parse)]
+    pub(crate) poll: Duration,
+    /// How long one job works
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = leasehold::policy::duration::parse)]
+    pub(crate) work: Duration,
+    /// What is done to the replicas in turn
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Fault::Kill, Fault::Stop, Fault::Term])]
+    pub(crate) faults: Vec<Fault>,
+    /// The lock store is down for this long, once: locks on Redis, jobs on SQLite
+    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    pub(crate) outage: Option<Duration>,
+    /// What a busy machine may add to a takeover before it counts as late
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = leasehold::policy::duration::parse)]
+    pub(crate) slack: Duration,
+    /// Everything must have ended by then
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = leasehold::policy::duration::parse)]
+    pub(crate) within: Duration,
+    /// Leave the stores and the replicas' logs in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) keep: Option<std::path::PathBuf>,
+}
+
+/// What is done to a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Fault {
+    /// Killed with -9, and started again
+    Kill,
+    /// Stopped for longer than its leases live, and continued
+    Stop,
+    /// Told to end, and started again: a rolling restart
+    Term,
+    /// Nothing
+    None,
+}
+
+/// Runs the drill; false is a broken promise.
+pub(crate) fn main(args: &ProofArgs) -> anyhow::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(args))
+}
+
+async fn run(args: &ProofArgs) -> anyhow::Result<bool> {
+    let mut stage = Stage::set(args).await?;
+    let plane = stage.plane().await?;
+    let crew = Crew::start(args, &stage)?;
+    let started = BootClock.now();
+    say(&format!(
+        "{} jobs and {} runs on {} replicas, TTL {:?}, poll {:?}; logs are in {}",
+        args.jobs,
+        args.runs,
+        args.replicas,
+        args.ttl,
+        args.poll,
+        stage.folder().display()
+    ));
+    let load = Load::new(args, &stage, &plane);
+    let submitting = async {
+        load.submit().await?;
+        load.approve_until_done().await
+    };
+    let (done, faults) = {
+        let breaking = async {
+            let outage = async {
+                match args.outage {
+                    Some(outage) => stage.lock_store_down(outage, &load).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            tokio::join!(crew.break_things(args, &load), outage)
+        };
+        let all = async { tokio::join!(submitting, breaking) };
+        let Some((done, (faults, outage))) = until(&BootClock, started + args.within, all).await else {
+            // What is not done by now is reported as lost below.
+            let faults = crew.faults();
+            crew.end().await;
+            return verdict::judge(args, &plane, &load, &faults, None, BootClock.now().since(started)).await;
+        };
+        done?;
+        (outage?, faults?)
+    };
+    let took = BootClock.now().since(started);
+    // One more poll, so that what is late and should not be there has time to show.
+    BootClock.sleep(args.poll * 2).await;
+    crew.end().await;
+    verdict::judge(args, &plane, &load, &faults, done, took).await
+}

@@ -1,0 +1,193 @@
+//! What the stores say afterwards: each job and step ended once, none is lost, takeovers in time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::time::Duration;
+
+use leasehold_plane::workflow::RunState;
+use leasehold_plane::{JobState, Plane, view};
+use serde_json::Value;
+
+use super::crew::Done;
+use super::load::Load;
+use super::stage::Outage;
+use super::{Fault, ProofArgs};
+
+#[derive(Debug, Default)]
+struct Seen {
+    jobs: usize,
+    succeeded: usize,
+    /// Ends of one job beyond its first.
+    ended_twice: Vec<String>,
+    not_ended: Vec<String>,
+    other_ends: Vec<String>,
+    steps: usize,
+    steps_twice: Vec<String>,
+    runs_succeeded: usize,
+    runs_other: Vec<String>,
+    attempts_lost: usize,
+    local_only: usize,
+    /// From a fault to the write that takes a victim's job over.
+    takeovers: Vec<Duration>,
+    /// Jobs taken over from an owner that nothing was done to: it was only too slow.
+    without_fault: usize,
+    /// Ends by class while the lock store was down.
+    during_outage: BTreeMap<String, usize>,
+}
+
+/// Reads everything, prints what was seen, and answers whether every promise was kept.
+pub(super) async fn judge(
+    args: &ProofArgs,
+    plane: &Plane,
+    load: &Load<'_>,
+    faults: &[Done],
+    outage: Option<Outage>,
+    took: Duration,
+) -> anyhow::Result<bool> {
+    let mut seen = Seen::default();
+    let everything = load.jobs + load.runs * 20;
+    for job in plane.jobs(&[], None, everything).await? {
+        seen.jobs += 1;
+        match job.state {
+            JobState::Succeeded => seen.succeeded += 1,
+            state if state.ended() => seen.other_ends.push(format!("{} {state}", job.id)),
+            state => seen.not_ended.push(format!("{} {state}", job.id)),
+        }
+        let mut ends = 0;
+        for event in plane.job_history(&job.id).await? {
+            let event = view::event(&event);
+            let to: Option<JobState> = event["to"].as_str().and_then(|state| state.parse().ok());
+            seen.local_only += usize::from(event["local_only"] == true);
+            if to.is_some_and(JobState::ended) {
+                ends += 1;
+                let at = event["at_ms"].as_u64().unwrap_or(0);
+                // The first moments belong to holds that were good until then.
+                let down = outage.is_some_and(|out| at > out.from + 2 * args.ttl.as_millis() as u64 && at < out.to);
+                if down {
+                    *seen.during_outage.entry(job.spec.class.clone()).or_default() += 1;
+                }
+            }
+            if to == Some(JobState::Retrying) {
+                takeover(&mut seen, &event, faults);
+            }
+        }
+        if ends > 1 {
+            seen.ended_twice.push(job.id.clone());
+        }
+    }
+    for run in plane.runs(&[], load.runs + 1).await? {
+        match run.state {
+            RunState::Succeeded => seen.runs_succeeded += 1,
+            state => seen.runs_other.push(format!("{} {state}", run.id)),
+        }
+        let mut done = BTreeSet::new();
+        for event in plane.timeline(&run.id).await? {
+            let event = view::event(&event);
+            for (step, to) in event["steps"].as_object().into_iter().flatten() {
+                if to["to"] == "done" {
+                    seen.steps += 1;
+                    if !done.insert((step.clone(), to["attempt"].as_u64())) {
+                        seen.steps_twice.push(format!("{} {step}", run.id));
+                    }
+                }
+            }
+        }
+    }
+    report(args, &seen, load, faults, outage, took)
+}
+
+/// How long after a fault one of its victim's jobs was taken over.
+fn takeover(seen: &mut Seen, event: &Value, faults: &[Done]) {
+    let why = event["why"].as_str().unwrap_or_default();
+    let Some(gone) = why.strip_prefix("its owner ").and_then(|rest| rest.strip_suffix(" is gone")) else {
+        return;
+    };
+    seen.attempts_lost += 1;
+    let at = event["at_ms"].as_u64().unwrap_or(0);
+    let before = |done: &&Done| done.who == gone && done.at <= at;
+    match faults.iter().rev().find(before) {
+        Some(done) => seen.takeovers.push(Duration::from_millis(at - done.at)),
+        None => seen.without_fault += 1,
+    }
+}
+
+fn report(
+    args: &ProofArgs,
+    seen: &Seen,
+    load: &Load<'_>,
+    faults: &[Done],
+    outage: Option<Outage>,
+    took: Duration,
+) -> anyhow::Result<bool> {
+    let expected = load.jobs + load.runs * 5;
+    let bound = args.ttl.max(args.poll * 3) + args.poll;
+    let mut takeovers = seen.takeovers.clone();
+    takeovers.sort();
+    let at = |share: f64| {
+        let index = ((takeovers.len() as f64 - 1.0) * share).max(0.0) as usize;
+        takeovers.get(index).copied().unwrap_or_default()
+    };
+    let late = takeovers.iter().filter(|took| **took > bound + args.slack).count();
+    let kinds = |kind| faults.iter().filter(|done| done.fault == kind).count();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{:<34} {:.1} s", "took", took.as_secs_f64())?;
+    writeln!(
+        out,
+        "{:<34} {} killed, {} stopped and continued, {} restarted",
+        "faults",
+        kinds(Fault::Kill),
+        kinds(Fault::Stop),
+        kinds(Fault::Term)
+    )?;
+    writeln!(out, "{:<34} {} of {expected} succeeded", "jobs", seen.succeeded)?;
+    writeln!(out, "{:<34} {} of {} succeeded", "runs", seen.runs_succeeded, load.runs)?;
+    writeln!(out, "{:<34} {} of {}", "steps done once", seen.steps - seen.steps_twice.len(), load.runs * 6)?;
+    writeln!(out, "{:<34} {}", "attempts lost with their replica", seen.attempts_lost)?;
+    writeln!(
+        out,
+        "{:<34} {} measured: p50 {:.2} s, p99 {:.2} s, most {:.2} s; bound {:.2} s (TTL + poll)",
+        "takeovers after kill or stop",
+        takeovers.len(),
+        at(0.5).as_secs_f64(),
+        at(0.99).as_secs_f64(),
+        at(1.0).as_secs_f64(),
+        bound.as_secs_f64()
+    )?;
+    if seen.without_fault > 0 {
+        writeln!(out, "{:<34} {} (the machine was too slow to renew)", "takeovers without a fault", seen.without_fault)?;
+    }
+    let mut clean = true;
+    let mut promise = |what: &str, broken: &[String]| -> std::io::Result<()> {
+        clean &= broken.is_empty();
+        let word = if broken.is_empty() { "kept" } else { "BROKEN" };
+        let some = broken.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+        writeln!(out, "{word:<8} {what} {some}")
+    };
+    let missing = expected.saturating_sub(seen.jobs);
+    let mut lost = seen.not_ended.clone();
+    if missing > 0 {
+        lost.push(format!("{missing} jobs are not there"));
+    }
+    promise("no job is lost", &lost)?;
+    promise("every job ended well", &seen.other_ends)?;
+    promise("no job ended twice", &seen.ended_twice)?;
+    promise("no step ended twice", &seen.steps_twice)?;
+    promise("every run ended well", &seen.runs_other)?;
+    let late: Vec<_> = (late > 0).then(|| format!("{late} were late")).into_iter().collect();
+    promise("takeovers within TTL + poll", &late)?;
+    if outage.is_some() {
+        let of = |class: &str| seen.during_outage.get(class).copied().unwrap_or(0);
+        let mut paused = Vec::new();
+        for class in ["scheduler", "workflow-critical"] {
+            if of(class) > 0 {
+                paused.push(format!("{class}: {}", of(class)));
+            }
+        }
+        promise("fail-closed work paused while the lock store was down", &paused)?;
+        let stood: Vec<_> = (of("workflow") == 0).then(|| "nothing ended".to_owned()).into_iter().collect();
+        promise("workflow work went on, local-only", &stood)?;
+        writeln!(out, "{:<34} {} (jobs' writes)", "writes under local-only holds", seen.local_only)?;
+        writeln!(out, "{:<34} {:?}", "ended while the lock store was down", seen.during_outage)?;
+    }
+    Ok(clean)
+}

@@ -1,0 +1,134 @@
+//! `leasehold plane replica`.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use leasehold::Holder;
+use leasehold_plane::note::{Note, Observer};
+use leasehold_plane::work::{Works, exec::Exec};
+use leasehold_plane::{Replica, Settings, Timeouts};
+use serde_json::json;
+
+use super::PlaneStoreArg;
+use crate::args::Place;
+use crate::say::say;
+
+/// `leasehold plane replica`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Ends with TERM or INT: takes no new work, lets what is under way finish for --drain, gives its locks back.
+
+Examples:
+  leasehold plane replica                                   on the default store, beside other replicas on this host
+  leasehold --store redis://10.0.0.5 plane replica --id a   one of several hosts")]
+pub(crate) struct ReplicaArgs {
+    #[command(flatten)]
+    plane: PlaneStoreArg,
+    /// Its name, before its process id; the host's name if not given
+    #[arg(long, value_name = "NAME")]
+    id: Option<String>,
+    /// How often the repair loops tick; a crashed replica's jobs are taken over within the class's TTL and one poll
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = leasehold::policy::duration::parse)]
+    poll: Duration,
+    /// How many jobs it works on at once
+    #[arg(long, default_value_t = 16)]
+    slots: usize,
+    /// How long what is under way may take when it is told to stop
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = leasehold::policy::duration::parse)]
+    drain: Duration,
+    /// When a message whose reader died is delivered again
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = leasehold::policy::duration::parse)]
+    visible: Duration,
+    /// Resubmit a PENDING job after this time; shorter than every time-out
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = leasehold::policy::duration::parse)]
+    replay_age: Duration,
+    /// Look at a run that has not moved for this long
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = leasehold::policy::duration::parse)]
+    run_age: Duration,
+    /// A job may be SCHEDULED for this long
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = leasehold::policy::duration::parse)]
+    scheduled_timeout: Duration,
+    /// A job may be DISPATCHED for this long
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = leasehold::policy::duration::parse)]
+    dispatched_timeout: Duration,
+    /// A job may be RUNNING for this long, unless it says otherwise
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = leasehold::policy::duration::parse)]
+    running_timeout: Duration,
+    /// How long ended jobs and runs are kept
+    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = leasehold::policy::duration::parse)]
+    keep: Duration,
+    /// Write a JSON line to standard output for each note: takeovers, duplicates, redeliveries
+    #[arg(long)]
+    notes: bool,
+}
+
+impl ReplicaArgs {
+    fn settings(&self) -> Settings {
+        Settings {
+            poll: self.poll,
+            mail_poll: Settings::default().mail_poll.min(self.poll),
+            slots: self.slots,
+            visible: self.visible,
+            replay_age: self.replay_age,
+            run_age: self.run_age,
+            timeouts: Timeouts {
+                scheduled: self.scheduled_timeout,
+                dispatched: self.dispatched_timeout,
+                running: self.running_timeout,
+            },
+            keep: self.keep,
+            ..Settings::default()
+        }
+    }
+}
+
+/// Runs until told to stop.
+pub(crate) fn main(place: &Place, args: &ReplicaArgs) -> anyhow::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        let holder = match &args.id {
+            Some(id) => Some(Holder::new(&format!("{id}:{}", std::process::id())).context("--id")?),
+            None => None,
+        };
+        let observers: Vec<Arc<dyn Observer>> = if args.notes { vec![Arc::new(Notes)] } else { Vec::new() };
+        let plane = args.plane.open(place, args.settings(), holder, observers).await?;
+        let works = Works::default().exec(Some(Exec::warden("/proc/self/exe")));
+        say(&format!("replica {} is at work", plane.locks().holder()));
+        let replica = Replica::start(plane, works);
+        tokio::select! {
+            done = tokio::signal::ctrl_c() => done?,
+            _ = term.recv() => {}
+        }
+        say("stopping: no new work is taken");
+        let stopped = tokio::select! {
+            stopped = replica.stop(args.drain) => stopped,
+            _ = term.recv() => anyhow::bail!("told twice to stop: what was under way is taken over by others"),
+            _ = tokio::signal::ctrl_c() => anyhow::bail!("told twice to stop: what was under way is taken over by others"),
+        };
+        if !stopped.drained {
+            say("not everything was done in time: another replica takes it over");
+        }
+        Ok(true)
+    })
+}
+
+/// Notes as JSON lines, for scripts and drills.
+#[derive(Debug)]
+struct Notes;
+
+impl Observer for Notes {
+    fn on(&self, note: &Note) {
+        let (metric, label) = note.metric();
+        let line = json!({"metric": metric, "label": label, "note": format!("{note:?}")});
+        // A closed pipe is no reason to stop working.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}
