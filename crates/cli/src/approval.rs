@@ -100,7 +100,12 @@ pub(crate) fn main(place: &Place, args: ApprovalArgs) -> anyhow::Result<bool> {
         }
     };
     let Some(job) = decided else { return Ok(false) };
-    say(&format!("{} is {}, its snapshot is {}", job.id, job.state, job.snapshot()));
+    say(&format!(
+        "{} is {}, its snapshot is {}",
+        job.id,
+        job.state,
+        job.snapshot()
+    ));
     Ok(true)
 }
 
@@ -111,7 +116,10 @@ fn list(jobs: &[Job], output: Output) -> anyhow::Result<()> {
                 let what: String = job.spec.payload.to_string().chars().take(40).collect();
                 vec![job.id.clone(), job.snapshot(), age(job.now, job.updated), what]
             };
-            print_table(&["ID", "SNAPSHOT", "SINCE", "ABOUT"], jobs.iter().map(row).collect())
+            print_table(
+                &["ID", "SNAPSHOT", "SINCE", "ABOUT"],
+                jobs.iter().map(row).collect(),
+            )
         }
         Output::Name => {
             jobs.iter().for_each(|job| println!("{}", job.id));

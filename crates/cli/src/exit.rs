@@ -56,9 +56,12 @@ pub(crate) fn of_usage(error: &clap::Error) -> ExitCode {
     let running = std::env::args_os()
         .skip(1)
         .find(|word| {
-            ["run", "list", "show", "policy", "advise", "job", "workflow", "approval", "plane", "drill", "help"]
-                .iter()
-                .any(|verb| word == verb)
+            [
+                "run", "list", "show", "policy", "advise", "job", "workflow", "approval", "plane", "drill",
+                "help",
+            ]
+            .iter()
+            .any(|verb| word == verb)
         })
         .is_some_and(|word| word == "run");
     ExitCode::from(if running { FAILED } else { 2 })

@@ -159,7 +159,9 @@ pub(crate) fn main(place: &Place, args: JobArgs) -> anyhow::Result<bool> {
             let asked = plane.ask(place, |plane| async move {
                 Ok((plane.job(&id).await?, plane.job_history(&id).await?))
             })?;
-            let Some((job, history)) = asked else { return Ok(false) };
+            let Some((job, history)) = asked else {
+                return Ok(false);
+            };
             let history: Vec<_> = history.iter().map(view::event).collect();
             if output == Output::Table {
                 show(&job, &history)?;
@@ -186,7 +188,10 @@ pub(crate) fn main(place: &Place, args: JobArgs) -> anyhow::Result<bool> {
             match asked {
                 Some(Cancelled::Now(job)) => say(&format!("{} is cancelled", job.id)),
                 Some(Cancelled::Requested(job)) => {
-                    say(&format!("{} is being worked on; its owner was told to stop", job.id));
+                    say(&format!(
+                        "{} is being worked on; its owner was told to stop",
+                        job.id
+                    ));
                 }
                 Some(Cancelled::Ended(job)) => {
                     say(&format!("{} had ended as {}", job.id, job.state));
@@ -237,7 +242,10 @@ fn list(jobs: &[Job], output: Output) -> anyhow::Result<()> {
 }
 
 fn show(job: &Job, history: &[Value]) -> anyhow::Result<()> {
-    println!("{}  {}  attempt {} of {}", job.id, job.state, job.attempt, job.spec.attempts);
+    println!(
+        "{}  {}  attempt {} of {}",
+        job.id, job.state, job.attempt, job.spec.attempts
+    );
     if let Some(dead) = &job.dead {
         println!("given up: {}", dead.reason);
     }
@@ -245,7 +253,10 @@ fn show(job: &Job, history: &[Value]) -> anyhow::Result<()> {
         let text = |field: &str| event[field].as_str().unwrap_or("-").to_owned();
         vec![text("to"), text("by"), text("fence"), text("why")]
     };
-    print_table(&["STATE", "BY", "FENCE", "WHY"], history.iter().map(row).collect())
+    print_table(
+        &["STATE", "BY", "FENCE", "WHY"],
+        history.iter().map(row).collect(),
+    )
 }
 
 /// How long ago, for people.

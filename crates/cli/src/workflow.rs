@@ -128,8 +128,14 @@ pub(crate) fn main(place: &Place, args: WorkflowArgs) -> anyhow::Result<bool> {
             let asked = plane.ask(place, |plane| async move {
                 Ok((plane.apply_workflow(&workflow).await?, workflow))
             })?;
-            let Some((version, workflow)) = asked else { return Ok(false) };
-            say(&format!("{} has {} steps, version {version}", workflow.name, workflow.steps.len()));
+            let Some((version, workflow)) = asked else {
+                return Ok(false);
+            };
+            say(&format!(
+                "{} has {} steps, version {version}",
+                workflow.name,
+                workflow.steps.len()
+            ));
             Ok(true)
         }
         WorkflowCommand::Start {
@@ -160,7 +166,9 @@ pub(crate) fn main(place: &Place, args: WorkflowArgs) -> anyhow::Result<bool> {
             let asked = plane.ask(place, |plane| async move {
                 Ok((plane.run(&run).await?, plane.timeline(&run).await?))
             })?;
-            let Some((run, timeline)) = asked else { return Ok(false) };
+            let Some((run, timeline)) = asked else {
+                return Ok(false);
+            };
             let timeline: Vec<_> = timeline.iter().map(view::event).collect();
             if output == Output::Table {
                 show(&run, &timeline)?;
@@ -180,12 +188,19 @@ pub(crate) fn main(place: &Place, args: WorkflowArgs) -> anyhow::Result<bool> {
             list(&asked.unwrap_or_default(), output).map(|()| true)
         }
         WorkflowCommand::Cancel { run, reason } => {
-            let asked = plane.ask(place, |plane| async move { plane.cancel_run(&run, &reason).await })?;
-            Ok(asked.inspect(|run| say(&format!("{} will be cancelled", run.id))).is_some())
+            let asked = plane.ask(
+                place,
+                |plane| async move { plane.cancel_run(&run, &reason).await },
+            )?;
+            Ok(asked
+                .inspect(|run| say(&format!("{} will be cancelled", run.id)))
+                .is_some())
         }
         WorkflowCommand::Rerun { run, from } => {
             let asked = plane.ask(place, |plane| async move { plane.rerun(&run, &from).await })?;
-            Ok(asked.inspect(|run| say(&format!("{} will run again", run.id))).is_some())
+            Ok(asked
+                .inspect(|run| say(&format!("{} will run again", run.id)))
+                .is_some())
         }
     }
 }
@@ -194,7 +209,12 @@ async fn watch(plane: &Plane, id: &str) -> Result<bool, PlaneError> {
     let mut seen = 0;
     loop {
         let run = plane.run(id).await?;
-        for event in plane.timeline(id).await?.iter().filter(|event| event.version > seen) {
+        for event in plane
+            .timeline(id)
+            .await?
+            .iter()
+            .filter(|event| event.version > seen)
+        {
             println!("{}", line(&view::event(event)));
         }
         seen = seen.max(run.version);
@@ -228,7 +248,10 @@ fn list(runs: &[Run], output: Output) -> anyhow::Result<()> {
                     age(run.now, run.updated),
                 ]
             };
-            print_table(&["ID", "WORKFLOW", "STATE", "STEPS", "SINCE"], runs.iter().map(row).collect())
+            print_table(
+                &["ID", "WORKFLOW", "STATE", "STEPS", "SINCE"],
+                runs.iter().map(row).collect(),
+            )
         }
         Output::Json => {
             let all: Vec<_> = runs.iter().map(view::run).collect();

@@ -28,6 +28,8 @@ pub(crate) enum DrillCommand {
     List,
     /// Run drills, on throw-away stores unless --store names one that is marked as drillable
     Run(RunArgs),
+    /// Break replicas of the control plane under load
+    Plane(Box<crate::plane::proof::ProofArgs>),
     /// Judge a history that `run --history` kept
     Report(ReportArgs),
     /// Run the real client in a simulated world, seed by seed, until a promise breaks

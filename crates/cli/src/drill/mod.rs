@@ -24,6 +24,7 @@ pub(crate) fn main(place: &Place, command: DrillCommand) -> anyhow::Result<bool>
     match command {
         DrillCommand::List => list(),
         DrillCommand::Run(args) => run::main(place, &args),
+        DrillCommand::Plane(args) => crate::plane::proof::main(&args),
         DrillCommand::Report(args) => report::main(&args),
         DrillCommand::Simulate(args) => simulate::main(&args),
         DrillCommand::Proxy(args) => proxy::main(&args),

@@ -1,7 +1,8 @@
 //! `leasehold plane`: a replica of the control plane; and how the verbs about jobs reach the plane.
 //!
-//! `replica` runs one replica until it is told to stop.
+//! `replica` runs one replica until it is told to stop; `proof` is `leasehold drill plane`.
 
+pub(crate) mod proof;
 mod replica;
 
 use std::future::Future;
@@ -41,13 +42,22 @@ pub(crate) fn main(place: &Place, args: PlaneArgs) -> anyhow::Result<bool> {
 #[derive(Debug, Args)]
 pub(crate) struct PlaneStoreArg {
     /// Where jobs and runs are kept, if not beside the locks: sqlite:PATH or redis://HOST
-    #[arg(long, value_name = "URL", env = "LEASEHOLD_PLANE_STORE", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LEASEHOLD_PLANE_STORE",
+        hide_env_values = true
+    )]
     pub(crate) plane_store: Option<String>,
 }
 
 impl PlaneStoreArg {
     /// Opens the plane and asks it something. Refusals are honest answers and end with exit code 1.
-    pub(crate) fn ask<T, F>(&self, place: &Place, question: impl FnOnce(Plane) -> F) -> anyhow::Result<Option<T>>
+    pub(crate) fn ask<T, F>(
+        &self,
+        place: &Place,
+        question: impl FnOnce(Plane) -> F,
+    ) -> anyhow::Result<Option<T>>
     where
         F: Future<Output = Result<T, PlaneError>>,
     {
@@ -60,7 +70,11 @@ impl PlaneStoreArg {
             let plane = self.open(place, Settings::default(), None, Vec::new()).await?;
             match question(plane).await {
                 Ok(answer) => Ok(Some(answer)),
-                Err(error @ (PlaneError::Conflict { .. } | PlaneError::NotFound { .. } | PlaneError::Busy { .. })) => {
+                Err(
+                    error @ (PlaneError::Conflict { .. }
+                    | PlaneError::NotFound { .. }
+                    | PlaneError::Busy { .. }),
+                ) => {
                     crate::say::say(&format!("{}: {error}", error.code()));
                     Ok(None)
                 }

@@ -81,8 +81,9 @@ impl Crew {
             words,
             folder: stage.folder().to_path_buf(),
         };
-        let members: anyhow::Result<Vec<_>> =
-            (0..args.replicas).map(|number| crew.spawn(&format!("r{number}"))).collect();
+        let members: anyhow::Result<Vec<_>> = (0..args.replicas)
+            .map(|number| crew.spawn(&format!("r{number}")))
+            .collect();
         *crew.members.try_lock().context("just made")? = members?;
         Ok(crew)
     }
@@ -123,12 +124,19 @@ impl Crew {
             who: member.who(),
             at: now(),
         };
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+        self.faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(done);
     }
 
     /// Breaks one replica after the other, in turn, for as long as there is work.
     pub(super) async fn break_things(&self, args: &ProofArgs, load: &Load<'_>) -> anyhow::Result<Vec<Done>> {
-        let faults: Vec<_> = args.faults.iter().filter(|fault| **fault != Fault::None).collect();
+        let faults: Vec<_> = args
+            .faults
+            .iter()
+            .filter(|fault| **fault != Fault::None)
+            .collect();
         load.under_way().await;
         for turn in 0.. {
             if load.done() || faults.is_empty() {
@@ -137,8 +145,12 @@ impl Crew {
             let mut members = self.members.lock().await;
             let count = members.len();
             // Each replica gets each fault: the turns of the one are no divisor of the turns of the other.
-            let fault = *faults.get((turn + turn / count) % faults.len()).map_or(&Fault::None, |fault| fault);
-            let Some(member) = members.get_mut(turn % count) else { break };
+            let fault = *faults
+                .get((turn + turn / count) % faults.len())
+                .map_or(&Fault::None, |fault| fault);
+            let Some(member) = members.get_mut(turn % count) else {
+                break;
+            };
             self.record(fault, member);
             match fault {
                 Fault::Kill => {
@@ -172,7 +184,10 @@ impl Crew {
         for member in self.members.lock().await.iter_mut() {
             member.signal(Signal::CONT);
             member.signal(Signal::TERM);
-            if until(&BootClock, BootClock.now() + FAREWELL, member.child.wait()).await.is_none() {
+            if until(&BootClock, BootClock.now() + FAREWELL, member.child.wait())
+                .await
+                .is_none()
+            {
                 let _ = member.child.kill().await;
             }
         }

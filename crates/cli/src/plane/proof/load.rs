@@ -135,7 +135,10 @@ impl<'a> Load<'a> {
     pub(super) async fn under_way(&self) {
         loop {
             let tally = self.plane.tally().await.unwrap_or_default();
-            if tally.iter().any(|(state, count)| *state == JobState::Succeeded && *count > 0) {
+            if tally
+                .iter()
+                .any(|(state, count)| *state == JobState::Succeeded && *count > 0)
+            {
                 return;
             }
             BootClock.sleep(LOOK).await;

@@ -47,7 +47,8 @@ impl Stage {
     pub(super) async fn set(args: &ProofArgs) -> anyhow::Result<Self> {
         let temporary = match &args.keep {
             Some(folder) => {
-                std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+                std::fs::create_dir_all(folder)
+                    .with_context(|| format!("cannot make {}", folder.display()))?;
                 None
             }
             None => Some(tempfile::tempdir()?),
@@ -60,7 +61,11 @@ impl Stage {
         let file = format!("sqlite:{}", folder.join("plane.db").display());
         let redis = args.on == Kind::Redis || args.outage.is_some();
         let server = if redis {
-            Some(RedisServer::start().await.context("cannot start redis-server (is it installed?)")?)
+            Some(
+                RedisServer::start()
+                    .await
+                    .context("cannot start redis-server (is it installed?)")?,
+            )
         } else {
             None
         };
@@ -95,11 +100,21 @@ impl Stage {
             .without_log()
             .build()?;
         let store = leasehold_plane::open_store(&StoreUrl::parse(&self.plane)?)?;
-        Ok(Plane::with(locks, store, Settings::default(), OsRandom::shared(), Vec::new())?)
+        Ok(Plane::with(
+            locks,
+            store,
+            Settings::default(),
+            OsRandom::shared(),
+            Vec::new(),
+        )?)
     }
 
     /// Kills the lock store when work is under way, and starts it again after this time.
-    pub(super) async fn lock_store_down(&mut self, down: Duration, load: &Load<'_>) -> anyhow::Result<Outage> {
+    pub(super) async fn lock_store_down(
+        &mut self,
+        down: Duration,
+        load: &Load<'_>,
+    ) -> anyhow::Result<Outage> {
         load.under_way().await;
         let server = self.server.as_mut().context("there is no lock store to stop")?;
         let from = now();
@@ -114,7 +129,10 @@ impl Stage {
 
 /// Milliseconds since 1970, as the stores on this host count them.
 pub(super) fn now() -> u64 {
-    let since = BootClock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = BootClock
+        .wall()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -62,7 +62,8 @@ pub(super) async fn judge(
                 ends += 1;
                 let at = event["at_ms"].as_u64().unwrap_or(0);
                 // The first moments belong to holds that were good until then.
-                let down = outage.is_some_and(|out| at > out.from + 2 * args.ttl.as_millis() as u64 && at < out.to);
+                let down =
+                    outage.is_some_and(|out| at > out.from + 2 * args.ttl.as_millis() as u64 && at < out.to);
                 if down {
                     *seen.during_outage.entry(job.spec.class.clone()).or_default() += 1;
                 }
@@ -99,7 +100,10 @@ pub(super) async fn judge(
 /// How long after a fault one of its victim's jobs was taken over.
 fn takeover(seen: &mut Seen, event: &Value, faults: &[Done]) {
     let why = event["why"].as_str().unwrap_or_default();
-    let Some(gone) = why.strip_prefix("its owner ").and_then(|rest| rest.strip_suffix(" is gone")) else {
+    let Some(gone) = why
+        .strip_prefix("its owner ")
+        .and_then(|rest| rest.strip_suffix(" is gone"))
+    else {
         return;
     };
     seen.attempts_lost += 1;
@@ -127,7 +131,10 @@ fn report(
         let index = ((takeovers.len() as f64 - 1.0) * share).max(0.0) as usize;
         takeovers.get(index).copied().unwrap_or_default()
     };
-    let late = takeovers.iter().filter(|took| **took > bound + args.slack).count();
+    let late = takeovers
+        .iter()
+        .filter(|took| **took > bound + args.slack)
+        .count();
     let kinds = |kind| faults.iter().filter(|done| done.fault == kind).count();
     let mut out = std::io::stdout().lock();
     writeln!(out, "{:<34} {:.1} s", "took", took.as_secs_f64())?;
@@ -140,9 +147,23 @@ fn report(
         kinds(Fault::Term)
     )?;
     writeln!(out, "{:<34} {} of {expected} succeeded", "jobs", seen.succeeded)?;
-    writeln!(out, "{:<34} {} of {} succeeded", "runs", seen.runs_succeeded, load.runs)?;
-    writeln!(out, "{:<34} {} of {}", "steps done once", seen.steps - seen.steps_twice.len(), load.runs * 6)?;
-    writeln!(out, "{:<34} {}", "attempts lost with their replica", seen.attempts_lost)?;
+    writeln!(
+        out,
+        "{:<34} {} of {} succeeded",
+        "runs", seen.runs_succeeded, load.runs
+    )?;
+    writeln!(
+        out,
+        "{:<34} {} of {}",
+        "steps done once",
+        seen.steps - seen.steps_twice.len(),
+        load.runs * 6
+    )?;
+    writeln!(
+        out,
+        "{:<34} {}",
+        "attempts lost with their replica", seen.attempts_lost
+    )?;
     writeln!(
         out,
         "{:<34} {} measured: p50 {:.2} s, p99 {:.2} s, most {:.2} s; bound {:.2} s (TTL + poll)",
@@ -154,7 +175,11 @@ fn report(
         bound.as_secs_f64()
     )?;
     if seen.without_fault > 0 {
-        writeln!(out, "{:<34} {} (the machine was too slow to renew)", "takeovers without a fault", seen.without_fault)?;
+        writeln!(
+            out,
+            "{:<34} {} (the machine was too slow to renew)",
+            "takeovers without a fault", seen.without_fault
+        )?;
     }
     let mut clean = true;
     let mut promise = |what: &str, broken: &[String]| -> std::io::Result<()> {
@@ -173,7 +198,10 @@ fn report(
     promise("no job ended twice", &seen.ended_twice)?;
     promise("no step ended twice", &seen.steps_twice)?;
     promise("every run ended well", &seen.runs_other)?;
-    let late: Vec<_> = (late > 0).then(|| format!("{late} were late")).into_iter().collect();
+    let late: Vec<_> = (late > 0)
+        .then(|| format!("{late} were late"))
+        .into_iter()
+        .collect();
     promise("takeovers within TTL + poll", &late)?;
     if outage.is_some() {
         let of = |class: &str| seen.during_outage.get(class).copied().unwrap_or(0);
@@ -184,10 +212,21 @@ fn report(
             }
         }
         promise("fail-closed work paused while the lock store was down", &paused)?;
-        let stood: Vec<_> = (of("workflow") == 0).then(|| "nothing ended".to_owned()).into_iter().collect();
+        let stood: Vec<_> = (of("workflow") == 0)
+            .then(|| "nothing ended".to_owned())
+            .into_iter()
+            .collect();
         promise("workflow work went on, local-only", &stood)?;
-        writeln!(out, "{:<34} {} (jobs' writes)", "writes under local-only holds", seen.local_only)?;
-        writeln!(out, "{:<34} {:?}", "ended while the lock store was down", seen.during_outage)?;
+        writeln!(
+            out,
+            "{:<34} {} (jobs' writes)",
+            "writes under local-only holds", seen.local_only
+        )?;
+        writeln!(
+            out,
+            "{:<34} {:?}",
+            "ended while the lock store was down", seen.during_outage
+        )?;
     }
     Ok(clean)
 }
