@@ -17,7 +17,7 @@ const MANY: usize = 1000;
 pub(super) async fn delayed(ledger: &Ledger, hold: &Hold) -> Result<usize, PlaneError> {
     let due = under_way(ledger, true).await?;
     for doc in &due {
-        tick(ledger, hold, doc).await?;
+        tick(ledger, hold, doc, "wake").await?;
     }
     Ok(due.len())
 }
@@ -28,7 +28,7 @@ pub(super) async fn stuck(ledger: &Ledger, hold: &Hold) -> Result<usize, PlaneEr
     let mut old = under_way(ledger, false).await?;
     old.retain(|doc| doc.now >= doc.updated.saturating_add(age));
     for doc in &old {
-        tick(ledger, hold, doc).await?;
+        tick(ledger, hold, doc, "tick").await?;
     }
     Ok(old.len())
 }
@@ -45,8 +45,8 @@ async fn under_way(ledger: &Ledger, due: bool) -> Result<Vec<Doc>, PlaneError> {
 }
 
 /// Asks the engine to look at a run: once for each version of it.
-async fn tick(ledger: &Ledger, hold: &Hold, doc: &Doc) -> Result<(), PlaneError> {
-    let id = format!("tick:{}:{}", doc.id, doc.version);
-    let mail = crate::workflow::mail(&doc.id, &id, &json!({"verb": "tick"}), Duration::ZERO);
+async fn tick(ledger: &Ledger, hold: &Hold, doc: &Doc, verb: &str) -> Result<(), PlaneError> {
+    let id = format!("{verb}:{}:{}", doc.id, doc.version);
+    let mail = crate::workflow::mail(&doc.id, &id, &json!({"verb": verb}), Duration::ZERO);
     ledger.publish(hold, &mail).await
 }

@@ -119,6 +119,7 @@ impl Engine {
         let text = |field: &str| order[field].as_str().unwrap_or_default().to_owned();
         Ok(match order["verb"].as_str().unwrap_or_default() {
             "start" => vec![Input::Start],
+            "wake" => vec![Input::Tick],
             "cancel" => vec![Input::Cancel { why: text("why") }],
             "rerun" => vec![Input::Rerun { from: text("from") }],
             "result" => {

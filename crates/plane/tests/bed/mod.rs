@@ -31,6 +31,9 @@ pub const LONG: Duration = Duration::from_secs(120);
 
 pub struct Bed {
     pub clock: SharedClock,
+    /// The locks' store itself.
+    pub locks: MemoryStore,
+    /// What stands between it and everyone who was not given another way.
     pub chaos: Chaos,
     pub memory: Arc<MemoryPlane>,
 }
@@ -50,7 +53,8 @@ impl Bed {
         let clock = RuntimeClock::shared();
         let locks = MemoryStore::new(Arc::clone(&clock));
         Self {
-            chaos: Chaos::new(Arc::new(locks), Arc::clone(&clock)),
+            chaos: Chaos::new(Arc::new(locks.clone()), Arc::clone(&clock)),
+            locks,
             memory: Arc::new(MemoryPlane::new(Arc::clone(&clock))),
             clock,
         }
@@ -73,11 +77,20 @@ impl Bed {
     }
 
     pub fn hand_with(&self, who: &str, works: Works, settings: Settings) -> Hand {
+        self.hand_behind(&self.chaos, who, works, settings)
+    }
+
+    /// A way to the locks that can be broken for one replica alone.
+    pub fn own_way(&self) -> Chaos {
+        Chaos::new(Arc::new(self.locks.clone()), Arc::clone(&self.clock))
+    }
+
+    pub fn hand_behind(&self, way: &Chaos, who: &str, works: Works, settings: Settings) -> Hand {
         let seed = who.bytes().fold(7, |seed: u64, byte| {
             seed.wrapping_mul(131).wrapping_add(u64::from(byte))
         });
         let lock_counters = Arc::new(leasehold_core::observe::Counters::default());
-        let locks = Locks::builder(self.chaos.store())
+        let locks = Locks::builder(way.store())
             .clock(Arc::clone(&self.clock))
             .random(SeededRandom::shared(seed))
             .holder(Holder::new(who).unwrap())

@@ -21,6 +21,9 @@ pub(super) struct Load<'a> {
     pub(super) jobs: usize,
     pub(super) runs: usize,
     script: String,
+    effects: std::path::PathBuf,
+    /// Runs are chains of this many steps instead.
+    chain: Option<usize>,
     done: AtomicBool,
 }
 
@@ -38,16 +41,51 @@ impl<'a> Load<'a> {
             jobs: args.jobs,
             runs: args.runs,
             script,
+            effects: stage.effects(),
+            // Long enough that there is work for the whole of it.
+            chain: args
+                .outage
+                .map(|outage| 10 + usize::try_from(outage.as_secs()).unwrap_or(0) * 2),
             done: AtomicBool::new(false),
         }
+    }
+
+    /// Where each piece of work has written its lines.
+    pub(super) fn effects(&self) -> &std::path::Path {
+        &self.effects
     }
 
     fn exec(&self) -> Vec<String> {
         vec!["sh".into(), "-c".into(), self.script.clone()]
     }
 
-    /// A diamond with a delay and an approval: build, two tests side by side, sign-off, a pause, ship.
+    /// How many steps a run has, and how many of them are jobs.
+    pub(super) fn per_run(&self) -> (usize, usize) {
+        self.chain.map_or((6, 5), |steps| (steps, steps))
+    }
+
     fn workflow(&self, class: &str) -> String {
+        match self.chain {
+            Some(steps) => self.chain_of(class, steps),
+            None => self.diamond(class),
+        }
+    }
+
+    /// One command after the other: nothing in it waits for a person or a loop, both of which are fail-closed.
+    fn chain_of(&self, class: &str, steps: usize) -> String {
+        let exec = serde_json::json!(self.exec()).to_string();
+        let mut text = format!("name = \"proof-{class}\"\nclass = \"{class}\"\n");
+        for step in 0..steps {
+            text += &format!("[[step]]\nid = \"s{step}\"\nexec = {exec}\n");
+            if step > 0 {
+                text += &format!("needs = [\"s{}\"]\n", step - 1);
+            }
+        }
+        text
+    }
+
+    /// A diamond with a delay and an approval: build, two tests side by side, sign-off, a pause, ship.
+    fn diamond(&self, class: &str) -> String {
         let exec = serde_json::json!(self.exec()).to_string();
         format!(
             "name = \"proof-{class}\"\nclass = \"{class}\"\n\
