@@ -6,7 +6,7 @@ use clap::Args;
 use leasehold_server::Config;
 
 use crate::args::Place;
-use crate::serve::{LISTEN, Setting};
+use crate::serve::{LISTEN, Setting, Within};
 
 /// `leasehold dev`.
 #[derive(Debug, Args)]
@@ -23,16 +23,18 @@ pub(crate) fn main(place: &Place, args: &DevArgs) -> anyhow::Result<bool> {
     let setting = Setting {
         url,
         policies: place.policy_file(),
+        plane: Some(Within::Replica),
         config: Config::new(args.listen),
     };
     setting.run(|address| {
         let json = "-H 'content-type: application/json'";
         let text = format!(
             "Leasehold is at {address}, on {store}. Ctrl-C ends it.\n\n\
-             Three things to try in another terminal:\n  \
+             Four things to try in another terminal:\n  \
              leasehold --store {address} run demo -- sh -c 'echo fence $LEASEHOLD_FENCE; sleep 30'\n  \
              curl -s {address}/v1/locks\n  \
-             curl -si {address}/v1/locks/demo/acquire {json} -d '{{\"holder\":\"me\"}}'\n"
+             curl -si {address}/v1/locks/demo/acquire {json} -d '{{\"holder\":\"me\"}}'\n  \
+             curl -s {address}/v1/jobs/commands {json} -d '{{\"work\":{{\"exec\":[\"date\"]}}}}'\n"
         );
         // If nobody reads it, it is served all the same.
         let _ = std::io::stdout().lock().write_all(text.as_bytes());

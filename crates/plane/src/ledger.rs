@@ -13,6 +13,7 @@ use leasehold_core::rng::{RandomExt, SharedRandom};
 use leasehold_core::store::{Cause, Failure};
 use leasehold_core::{Acquired, Exclusivity, Hold, Locks, Name};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::error::PlaneError;
 use crate::job::{Change, Job};
@@ -38,6 +39,8 @@ pub struct Ledger {
     pub(crate) random: SharedRandom,
     pub(crate) settings: Arc<Settings>,
     pub(crate) observers: Arc<[Arc<dyn Observer>]>,
+    /// Rings when this process has sent mail: its own readers need not wait for their next look.
+    pub(crate) bell: Arc<Notify>,
 }
 
 impl Ledger {
@@ -246,7 +249,12 @@ impl Ledger {
         loop {
             may()?;
             match self.call(self.store.write(write)).await {
-                Ok(written) => return Ok(written),
+                Ok(written) => {
+                    if !write.send.is_empty() {
+                        self.bell.notify_waiters();
+                    }
+                    return Ok(written);
+                }
                 Err(failure) => {
                     tries += 1;
                     if tries >= most || !(failure.unknown || failure.transient()) {

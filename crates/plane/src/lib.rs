@@ -36,6 +36,8 @@
 
 pub mod approval;
 mod error;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod job;
 mod ledger;
 pub mod loops;

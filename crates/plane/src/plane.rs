@@ -70,6 +70,7 @@ impl Plane {
                 random,
                 settings: Arc::new(settings),
                 observers: observers.into(),
+                bell: Arc::default(),
             },
         })
     }

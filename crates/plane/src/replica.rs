@@ -1,5 +1,6 @@
 //! One replica: scheduler, engine and loops in one process. Any number run side by side on one store.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,6 +117,9 @@ impl Replica {
                 };
                 let Ok(first) = free else { return };
                 let wanted = 1 + slots.available_permits();
+                // Listened to before looking, so that what is sent in between is not missed.
+                let mut bell = pin!(ledger.bell.notified());
+                bell.as_mut().enable();
                 let asked = ledger
                     .call(ledger.store.take(queue, wanted, ledger.settings.visible))
                     .await;
@@ -140,6 +144,7 @@ impl Replica {
                 if none {
                     tokio::select! {
                         () = stop.cancelled() => return,
+                        () = bell => {}
                         () = clock.sleep(ledger.random.jitter(ledger.settings.mail_poll)) => {}
                     }
                 }

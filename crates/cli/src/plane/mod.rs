@@ -12,8 +12,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use leasehold::{Locks, StoreUrl};
+use leasehold_plane::http::{Need, ROUTES};
 use leasehold_plane::note::Observer;
-use leasehold_plane::{Plane, PlaneError, Settings};
+use leasehold_plane::scheduler::Scheduler;
+use leasehold_plane::work::{Works, exec::Exec};
+use leasehold_plane::{Plane, PlaneError, Replica, Settings};
+use leasehold_server::Mount;
+use leasehold_server::auth::{Role, Rule, Space};
 use serde_json::Value;
 
 use crate::args::Place;
@@ -115,6 +120,33 @@ fn locks(place: &Place, url: &StoreUrl, holder: Option<leasehold::Holder>) -> an
         builder = builder.holder(holder);
     }
     Ok(builder.build()?)
+}
+
+/// The plane's routes for a daemon on these locks, each with its rule; with one replica, if that is wanted.
+pub(crate) fn mount(
+    url: &StoreUrl,
+    locks: &Locks,
+    replica: bool,
+) -> anyhow::Result<(Mount, Option<Replica>)> {
+    let store = leasehold_plane::open_store(url)?;
+    let plane = Plane::new(locks.clone(), store, Settings::default())?;
+    let works = Works::default().exec(Some(Exec::warden("/proc/self/exe")));
+    let replica = replica.then(|| Replica::start(plane.clone(), works.clone()));
+    let scheduler = match &replica {
+        Some(replica) => replica.scheduler().clone(),
+        None => Scheduler::new(plane.ledger().clone(), works),
+    };
+    let mut mount = Mount::new(leasehold_plane::http::router(plane, scheduler));
+    for (method, path, namespace, need) in ROUTES {
+        let role = match need {
+            Need::Read => Role::Read,
+            Need::Act => Role::Hold,
+            Need::Admin => Role::Admin,
+        };
+        let method = method.parse().context("a route's method")?;
+        mount = mount.rule(method, path, Rule::new(role, Space::Fixed(namespace)));
+    }
+    Ok((mount, replica))
 }
 
 /// One JSON document, or several, one a line.

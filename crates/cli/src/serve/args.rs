@@ -23,6 +23,9 @@ pub(crate) struct ServeArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value_t = super::LISTEN, env = "LEASEHOLD_LISTEN")]
     pub(crate) listen: SocketAddr,
+    /// Serve the control plane too: jobs, runs and approvals; start replicas with `leasehold plane replica`
+    #[arg(long)]
+    pub(crate) plane: bool,
     /// Where the daemon keeps what must survive its restart: holds it keeps for clients, history, the audit log
     ///
     /// Without it: $XDG_STATE_HOME/leasehold/daemon, or ~/.local/state/leasehold/daemon.

@@ -18,6 +18,9 @@ pub(crate) use token::main as token;
 use crate::args::Place;
 use crate::say::say;
 
+/// How long a replica within the daemon may finish what it has begun.
+const DRAIN: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Serves; answers true if it ended in order.
 pub(crate) fn main(place: &Place, args: ServeArgs) -> anyhow::Result<bool> {
     let url = place.store()?;
@@ -25,6 +28,7 @@ pub(crate) fn main(place: &Place, args: ServeArgs) -> anyhow::Result<bool> {
     let setting = Setting {
         url,
         policies: place.policy_file(),
+        plane: args.plane.then_some(Within::Routes),
         config: args.config()?,
     };
     setting.run(|address| say(&format!("serving {store} at {address}")))
@@ -34,7 +38,18 @@ pub(crate) fn main(place: &Place, args: ServeArgs) -> anyhow::Result<bool> {
 pub(crate) struct Setting {
     pub(crate) url: StoreUrl,
     pub(crate) policies: Option<PathBuf>,
+    /// How much of the control plane is in it.
+    pub(crate) plane: Option<Within>,
     pub(crate) config: Config,
+}
+
+/// How much of the control plane a daemon has within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// Its routes; replicas are elsewhere.
+    Routes,
+    /// Its routes and one replica.
+    Replica,
 }
 
 impl Setting {
@@ -45,12 +60,18 @@ impl Setting {
         let ended = runtime.block_on(async {
             // Before anything else: a signal that comes early must not kill a daemon that has taken something.
             let (mut first, mut second) = (Signals::new()?, Signals::new()?);
-            let server = self.bind().await?;
+            let (server, replica) = self.bind().await?;
             ready(&server.url());
             let run = server.run(async move {
                 first.any().await;
                 say("stopping; a second signal ends it at once");
             });
+            let run = async {
+                run.await;
+                if let Some(replica) = replica {
+                    replica.stop(DRAIN).await;
+                }
+            };
             tokio::select! {
                 () = run => Ok::<_, anyhow::Error>(true),
                 () = async { second.any().await; second.any().await } => Ok(false),
@@ -61,7 +82,7 @@ impl Setting {
         ended
     }
 
-    async fn bind(self) -> anyhow::Result<Server> {
+    async fn bind(self) -> anyhow::Result<(Server, Option<leasehold_plane::Replica>)> {
         let mut opening = leasehold::open(self.url.to_string());
         if let Some(file) = self.policies {
             opening = opening.policies(file);
@@ -70,7 +91,11 @@ impl Setting {
             OpenError::Policies(invalid) => anyhow::Error::new(invalid).context("the policy file"),
             other => other.into(),
         })?;
-        Ok(Server::bind(self.config, locks, Vec::new()).await?)
+        let Some(within) = self.plane else {
+            return Ok((Server::bind(self.config, locks, Vec::new()).await?, None));
+        };
+        let (mount, replica) = crate::plane::mount(&self.url, &locks, within == Within::Replica)?;
+        Ok((Server::bind(self.config, locks, vec![mount]).await?, replica))
     }
 }
 
