@@ -20,11 +20,13 @@ pub(crate) struct DevArgs {
 pub(crate) fn main(place: &Place, args: &DevArgs) -> anyhow::Result<bool> {
     let url = place.store()?;
     let store = url.to_string();
+    let mut config = Config::new(args.listen);
+    config.state = Some(Place::daemon_folder()?);
     let setting = Setting {
         url,
         policies: place.policy_file(),
         plane: Some(Within::Replica),
-        config: Config::new(args.listen),
+        config,
     };
     setting.run(|address| {
         let json = "-H 'content-type: application/json'";

@@ -25,6 +25,12 @@ impl Place {
         Ok(url)
     }
 
+    /// Where a daemon keeps what must survive its restart, if nobody says.
+    pub(crate) fn daemon_folder() -> anyhow::Result<PathBuf> {
+        let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
+        Ok(file.with_file_name("daemon"))
+    }
+
     /// The policy file, if there is one.
     pub(crate) fn policy_file(&self) -> Option<PathBuf> {
         let named = self.policies.clone().filter(|path| !path.as_os_str().is_empty());

@@ -13,9 +13,13 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::Audit;
 use crate::auth::{Limits, Principal, Tokens};
 use crate::config::Config;
+use crate::holds::Holds;
+use crate::ledger::Ledger;
 use crate::problem::Refusal;
+use crate::record::{Kept, Recorder};
 use crate::waiters::Waiters;
 
 /// The daemon's parts.
@@ -30,6 +34,13 @@ pub(crate) struct App {
     pub(crate) tokens: Option<Tokens>,
     pub(crate) limits: Limits,
     pub(crate) waiters: Waiters,
+    pub(crate) recorder: Arc<Recorder>,
+    /// Leases that clients keep.
+    pub(crate) kept: Kept,
+    /// Holds that the daemon keeps.
+    pub(crate) holds: Holds,
+    pub(crate) audit: Audit,
+    pub(crate) ledger: Arc<Ledger>,
     /// How many requests may wait at once.
     waiting: Arc<Semaphore>,
     /// Fires when the daemon begins to stop: those who wait are told.
@@ -39,8 +50,19 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(config: Config, locks: Locks, tokens: Option<Tokens>, key: Key) -> Self {
+    pub(crate) fn new(config: Config, locks: Locks, tokens: Option<Tokens>, desk: Desk) -> Self {
+        let Desk {
+            key,
+            recorder,
+            audit,
+            ledger,
+        } = desk;
         Self {
+            kept: Kept::new(Arc::clone(&recorder)),
+            holds: Holds::new(Arc::clone(&ledger)),
+            recorder,
+            audit,
+            ledger,
             clock: SharedClock::clone(locks.clock()),
             random: OsRandom::shared(),
             limits: Limits::new(config.asking, config.keeping),
@@ -56,6 +78,11 @@ impl App {
 
     pub(crate) fn store(&self) -> &SharedStore {
         self.locks.store()
+    }
+
+    /// The wall clock in microseconds, for people and files.
+    pub(crate) fn wall_micros(&self) -> i64 {
+        jiff::Timestamp::try_from(self.clock.wall()).map_or(0, jiff::Timestamp::as_microsecond)
     }
 
     /// A class in force.
@@ -75,13 +102,30 @@ impl App {
         }
     }
 
-    /// Renewals, one result each unless the store answers fewer.
-    pub(crate) async fn renew(&self, batch: &[Renewal], within: Duration) -> Vec<Result<Renewed, Failure>> {
-        let asking = self.store().renew(batch, within);
-        match until(&*self.clock, self.clock.now() + within, asking).await {
+    /// Renewals, one result each, and why the holder is asked to let go, if it is.
+    pub(crate) async fn renew(
+        &self,
+        batch: &[Renewal],
+        within: Duration,
+    ) -> Vec<Result<(Renewed, Option<String>), Failure>> {
+        let (asking, sent) = (self.store().renew(batch, within), self.clock.now());
+        let mut results = match until(&*self.clock, sent + within, asking).await {
             Some(results) => results,
             None => batch.iter().map(|_| Err(silent(within))).collect(),
-        }
+        };
+        // A store that answers fewer than it was asked leaves the rest unknown.
+        results.resize_with(batch.len(), || {
+            Err(Failure::unknown(
+                Cause::Corrupt,
+                "the store did not answer this renewal",
+            ))
+        });
+        let now = self.clock.now();
+        let told = batch.iter().zip(results).map(|(renewal, result)| {
+            let asked = self.kept.renewed(renewal, &result, now.since(sent), now);
+            result.map(|renewed| (renewed, asked))
+        });
+        told.collect()
     }
 
     /// A place among those who wait.
@@ -120,12 +164,34 @@ fn silent(within: Duration) -> Failure {
     Failure::unknown(Cause::TimedOut, format!("no answer within {within:?}"))
 }
 
+/// What a daemon writes down.
+pub(crate) struct Desk {
+    pub(crate) key: Key,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) audit: Audit,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
 /// The daemon's secret.
 pub(crate) struct Key([u8; 32]);
 
 impl Key {
-    /// For a daemon that keeps nothing.
-    pub(crate) fn fresh(random: &SharedRandom) -> Self {
+    /// The key in the daemon's file, or one that is made and kept there: ids stand for the same tokens after a restart.
+    pub(crate) async fn kept(ledger: &Ledger, random: &SharedRandom) -> Result<Self, String> {
+        let fresh = Self::fresh(random);
+        ledger
+            .ask(move |db| {
+                db.execute(
+                    "INSERT OR IGNORE INTO secret (id, key) VALUES (1, ?1)",
+                    rusqlite::params![fresh.0],
+                )?;
+                db.query_row("SELECT key FROM secret", [], |row| row.get(0))
+            })
+            .await
+            .map(Self)
+    }
+
+    fn fresh(random: &SharedRandom) -> Self {
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&random.wide().to_be_bytes());
         bytes[16..].copy_from_slice(&random.wide().to_be_bytes());

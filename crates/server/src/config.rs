@@ -36,6 +36,8 @@ pub struct Config {
     pub asking: Rate,
     /// How often one identity may renew and release, whatever else it asks.
     pub keeping: Rate,
+    /// How many events can be resumed.
+    pub events: usize,
     /// How long holds may finish once the daemon is told to stop.
     pub drain: Duration,
 }
@@ -75,6 +77,7 @@ impl Config {
                 per_second: 50_000.0,
                 burst: 100_000.0,
             },
+            events: 10_000,
             drain: Duration::from_secs(10),
         }
     }

@@ -75,11 +75,18 @@ impl Connections {
                 }
             }
         }
-        drop(self.listener);
         // Those who wait are told to ask again, streams end, idle connections close.
         stopping.cancel();
-        tasks.close();
         let end = self.app.clock.now() + self.app.config.drain;
+        // Clients of holds that the daemon keeps may say that they are done.
+        while self.app.holds.len() > 0 && self.app.clock.now() < end {
+            let soon = (self.app.clock.now() + PAUSE).min(end);
+            if let Some(Ok((stream, from))) = until(&*self.app.clock, soon, self.listener.accept()).await {
+                self.begin(stream, from, &tasks, &abort);
+            }
+        }
+        drop(self.listener);
+        tasks.close();
         if until(&*self.app.clock, end, tasks.wait()).await.is_none() {
             tracing::warn!(
                 connections = tasks.len(),
@@ -115,7 +122,7 @@ impl Connections {
 
 /// What one connection too many hears.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
-connection: close\r\ncontent-length: 165\r\n\r\n\
+connection: close\r\ncontent-length: 168\r\n\r\n\
 {\"type\":\"urn:leasehold:problem:overloaded\",\"title\":\"overloaded\",\"status\":503,\"detail\":\"too many connections; \
 come again later\",\"code\":\"overloaded\",\"unknown\":false    }\n";
 
@@ -151,15 +158,18 @@ where
         let mut router = router.clone();
         async move { router.call(request).await }
     });
+    // While the daemon drains, a connection is for one request.
+    let draining = app.stopping.is_cancelled();
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(app.config.head_timeout)
         .max_buf_size(HEAD)
+        .keep_alive(!draining)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = app.stopping.cancelled() => {
+        () = app.stopping.cancelled(), if !draining => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -59,23 +59,21 @@ fn is_json(kind: &[u8]) -> bool {
 
 /// Reads a document; says which field is wrong, without repeating what stands there: it may be a secret.
 pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    // A list would be taken for the fields of a document in their order.
+    if body
+        .trim_ascii_start()
+        .first()
+        .is_some_and(|first| b"[\"0123456789-tfn".contains(first))
+    {
+        serde_json::from_slice::<serde::de::IgnoredAny>(body).map_err(|error| no_json(&error))?;
+        return Err(Refusal::invalid("body", "the body must be a JSON object"));
+    }
     let mut reader = serde_json::Deserializer::from_slice(body);
     let document = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let field = error.path().to_string();
-        let inner = error.inner();
+        let (field, inner) = (error.path().to_string(), error.inner());
         match inner.classify() {
-            serde_json::error::Category::Data => {
-                Refusal::invalid(&field, format!("{field}: {}", plain(inner)))
-            }
-            _ => Refusal::new(
-                StatusCode::BAD_REQUEST,
-                "bad_request",
-                format!(
-                    "the body is not JSON: line {}, column {}",
-                    inner.line(),
-                    inner.column()
-                ),
-            ),
+            serde_json::error::Category::Data => unusable(&field, inner),
+            _ => no_json(inner),
         }
     })?;
     reader.end().map_err(|_| {
@@ -86,6 +84,27 @@ pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
         )
     })?;
     Ok(document)
+}
+
+fn no_json(error: &serde_json::Error) -> Refusal {
+    Refusal::new(
+        StatusCode::BAD_REQUEST,
+        "bad_request",
+        format!(
+            "the body is not JSON: line {}, column {}",
+            error.line(),
+            error.column()
+        ),
+    )
+}
+
+/// A field that is known is named; one that is not may be a secret in the wrong place.
+fn unusable(field: &str, error: &serde_json::Error) -> Refusal {
+    let why = plain(error);
+    if field == "." || why.starts_with("unknown field") || why.starts_with("missing field") {
+        return Refusal::invalid("body", why);
+    }
+    Refusal::invalid(field, format!("{field}: {why}"))
 }
 
 /// What is wrong, without what was given: serde puts that between backquotes or quotes, after a word of its own.

@@ -10,8 +10,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let locks = leasehold::open("sqlite:/var/lib/leasehold/locks.db").build().await?;
-//! let server = Server::bind(Config::new("127.0.0.1:7420".parse()?), locks, Vec::new()).await?;
+//! let store = leasehold::StoreUrl::parse("sqlite:/var/lib/leasehold/locks.db")?.open()?;
+//! let config = Config::new("127.0.0.1:7420".parse()?);
+//! let server = Server::bind(config, store, |locks| locks, Vec::new()).await?;
 //! println!("{}", server.url());
 //! server.run(std::future::pending()).await;
 //! # Ok(())
@@ -19,22 +20,33 @@
 //! ```
 
 mod app;
+mod audit;
 pub mod auth;
 mod config;
 mod connection;
 mod document;
+mod events;
 mod health;
+mod holds;
+mod ledger;
 mod locks;
+mod metrics;
+mod openapi;
 mod page;
+mod past;
 mod peer;
+mod policies;
 mod problem;
+mod record;
 mod routes;
 mod server;
 mod tls;
 mod waiters;
 
+pub use audit::{Verified, verify as verify_audit};
 pub use config::{Config, TlsFiles};
 pub use document::Caller;
+pub use openapi::document as openapi_document;
 pub use problem::Refusal;
 pub use routes::Mount;
-pub use server::{Server, StartError};
+pub use server::{Opened, Server, StartError};

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::auth::gate::{self, Gate};
 use crate::auth::{Role, Rule, Rules, Space};
 use crate::problem::Refusal;
-use crate::{health, locks, page};
+use crate::{events, health, holds, locks, metrics, openapi, page, past, policies};
 
 /// A router of another crate, with the rules of its routes. See [`auth::rule`](crate::auth::Rule).
 #[derive(Debug, Default)]
@@ -61,6 +61,14 @@ impl Routes {
         self.add(&Method::POST, MethodFilter::POST, path, rule, handler)
     }
 
+    fn delete<H, T>(self, path: &str, rule: Rule, handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        self.add(&Method::DELETE, MethodFilter::DELETE, path, rule, handler)
+    }
+
     fn add<H, T>(mut self, method: &Method, filter: MethodFilter, path: &str, rule: Rule, handler: H) -> Self
     where
         H: Handler<T, Arc<App>>,
@@ -75,6 +83,8 @@ impl Routes {
 /// Everything the daemon serves, behind the gate.
 pub(crate) fn router(app: &Arc<App>, mounts: Vec<Mount>) -> (Router, Arc<Rules>) {
     let hold = || Rule::new(Role::Hold, Space::Name);
+    let own = || Rule::new(Role::Read, Space::Own);
+    let held = |role| Rule::new(role, holds::space(app)).hidden();
     let mut routes = Routes {
         router: Router::new(),
         rules: Rules::default(),
@@ -102,7 +112,32 @@ pub(crate) fn router(app: &Arc<App>, mounts: Vec<Mount>) -> (Router, Arc<Rules>)
         "/v1/namespaces/{namespace}/renew",
         Rule::new(Role::Hold, Space::Namespace).keeping(),
         locks::renew_many,
-    );
+    )
+    .post("/v1/holds", Rule::new(Role::Hold, Space::BodyName), holds::create)
+    .get("/v1/holds/{id}", held(Role::Read), holds::look)
+    .post(
+        "/v1/holds/{id}/heartbeat",
+        held(Role::Hold).keeping(),
+        holds::heartbeat,
+    )
+    .delete("/v1/holds/{id}", held(Role::Hold).keeping(), holds::end)
+    .get("/v1/events", own(), events::follow)
+    .get("/v1/history", own(), past::read)
+    .get("/v1/policies", own(), policies::list)
+    .get("/v1/policies/{class}", own(), policies::show)
+    .post(
+        "/v1/policies/{class}/overrides",
+        Rule::new(Role::Admin, Space::Whole),
+        policies::set,
+    )
+    .delete(
+        "/v1/policies/{class}/overrides/{field}",
+        Rule::new(Role::Admin, Space::Whole),
+        policies::clear,
+    )
+    .get("/v1/policy-history", own(), policies::history)
+    .get("/metrics", Rule::new(Role::Read, Space::Whole), metrics::metrics)
+    .get("/openapi.json", Rule::open(), openapi::serve);
     let mut router = routes.router.with_state(Arc::clone(app));
     for mount in mounts {
         router = router.merge(mount.router);

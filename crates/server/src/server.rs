@@ -3,17 +3,29 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::Locks;
+use leasehold::clock::{BootClock, until};
+use leasehold::event::Observer;
+use leasehold::leasehold_core::Builder;
 use leasehold::leasehold_core::rng::OsRandom;
+use leasehold::store::SharedStore;
 use tokio::net::TcpListener;
 
-use crate::app::{App, Key};
+use crate::app::{App, Desk, Key};
+use crate::audit::Audit;
 use crate::auth::{Rules, Tokens};
 use crate::config::Config;
 use crate::connection::Connections;
+use crate::holds;
+use crate::ledger::Ledger;
+use crate::record::{Feed, History, Recorder};
 use crate::routes::{Mount, router};
 use crate::tls;
+
+/// How long the holds of the last life are waited for before requests are taken.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a daemon does not start.
 #[derive(Debug, thiserror::Error)]
@@ -32,23 +44,27 @@ pub enum StartError {
     },
 }
 
-/// A daemon that is bound and does not serve yet.
-#[derive(Debug)]
-#[must_use = "nothing is served until `run`"]
-pub struct Server {
-    app: Arc<App>,
-    rules: Arc<Rules>,
-    connections: Connections,
-    address: SocketAddr,
+/// A daemon with its files and its client, not bound yet: for those whose routes need the client.
+#[must_use = "nothing is bound until `bind`"]
+pub struct Opened {
+    config: Config,
+    locks: Locks,
+    desk: Desk,
 }
 
-impl Server {
-    /// Checks everything, and binds.
+impl Opened {
+    /// The daemon's own client.
+    #[must_use]
+    pub fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Takes up what the last life held, and binds.
     ///
     /// # Errors
-    /// It would let strangers in, a file cannot be used, or the address is taken.
-    pub async fn bind(config: Config, locks: Locks, mounts: Vec<Mount>) -> Result<Self, StartError> {
-        config.check().map_err(StartError::Config)?;
+    /// A file cannot be used, or the address is taken.
+    pub async fn bind(self, mounts: Vec<Mount>) -> Result<Server, StartError> {
+        let Self { config, locks, desk } = self;
         let acceptor = config.tls.as_ref().map(tls::acceptor).transpose();
         let acceptor = acceptor.map_err(StartError::Config)?;
         let tokens = config
@@ -64,15 +80,85 @@ impl Server {
         };
         let listener = TcpListener::bind(listen).await.map_err(refuse)?;
         let address = listener.local_addr().map_err(refuse)?;
-        let key = Key::fresh(&OsRandom::shared());
-        let app = Arc::new(App::new(config, locks, tokens, key));
+        let app = Arc::new(App::new(config, locks, tokens, desk));
         let (router, rules) = router(&app, mounts);
-        Ok(Self {
+        // Whatever the last life held has its id again before anyone can ask for it.
+        let resuming = holds::resume(&app);
+        let end = app.clock.now() + PATIENCE;
+        if until(&*app.clock, end, resuming).await.is_none() {
+            tracing::warn!("the store does not answer yet: holds of the last life are taken up when it does");
+        }
+        Ok(Server {
             connections: Connections::new(Arc::clone(&app), router, listener, acceptor),
             app,
             rules,
             address,
         })
+    }
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// A daemon that is bound and does not serve yet.
+#[derive(Debug)]
+#[must_use = "nothing is served until `run`"]
+pub struct Server {
+    app: Arc<App>,
+    rules: Arc<Rules>,
+    connections: Connections,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// [`open`](Self::open) and [`bind`](Opened::bind) at once.
+    ///
+    /// # Errors
+    /// As theirs.
+    pub async fn bind(
+        config: Config,
+        store: SharedStore,
+        setup: impl FnOnce(Builder) -> Builder,
+        mounts: Vec<Mount>,
+    ) -> Result<Self, StartError> {
+        Self::open(config, store, setup).await?.bind(mounts).await
+    }
+
+    /// Checks everything and opens the daemon's own files. `setup` sets up the daemon's client: its policies, above all.
+    ///
+    /// # Errors
+    /// It would let strangers in, or a file cannot be used.
+    pub async fn open(
+        config: Config,
+        store: SharedStore,
+        setup: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Opened, StartError> {
+        config.check().map_err(StartError::Config)?;
+        let (clock, random) = (BootClock::shared(), OsRandom::shared());
+        let folder = config.state.as_deref();
+        let ledger = Arc::new(Ledger::open(folder).map_err(StartError::Config)?);
+        let audit = Audit::open(folder, Arc::clone(&clock)).map_err(StartError::Config)?;
+        let key = Key::kept(&ledger, &random).await.map_err(StartError::Config)?;
+        let epoch = random.bits();
+        let recorder = Recorder::new(
+            Arc::clone(&clock),
+            store.capabilities().kind,
+            Feed::new(epoch, config.events),
+            History::new(Arc::clone(&ledger), epoch),
+        );
+        let observer: Arc<dyn Observer> = Arc::clone(&recorder) as _;
+        let locks = setup(Locks::builder(store).observer(observer)).build();
+        let locks = locks.map_err(|invalid| StartError::Config(invalid.to_string()))?;
+        let desk = Desk {
+            key,
+            recorder,
+            audit,
+            ledger,
+        };
+        Ok(Opened { config, locks, desk })
     }
 
     /// Where it listens.
@@ -100,7 +186,22 @@ impl Server {
 
     /// Serves until `stop` ends, then drains: no new connections, those who wait are told, requests finish within the
     /// configured time.
+    /// Holds that the daemon keeps may be let go meanwhile; those whose clients may go on without it are left to the next
+    /// life, which takes them up.
     pub async fn run(self, stop: impl Future<Output = ()>) {
+        let watch = tokio::spawn(holds::watch(Arc::clone(&self.app)));
         self.connections.serve(stop).await;
+        watch.abort();
+        let app = self.app;
+        for id in app.holds.unattended(app.clock.now()) {
+            if let Some((hold, name)) = app.holds.take(&id, "shutdown", app.clock.now()) {
+                let outcome = hold.release().await;
+                tracing::info!(%name, ?outcome, "a hold without a client was released");
+            }
+        }
+        app.holds.leave();
+        let left = app.locks.shutdown(Duration::ZERO).await;
+        app.ledger.close().await;
+        tracing::info!(?left, "stopped");
     }
 }

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use leasehold::{OpenError, StoreUrl};
+use leasehold::StoreUrl;
+use leasehold::leasehold_core::Builder;
+use leasehold::policy::PolicyBook;
 use leasehold_server::{Config, Server, TlsFiles};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -83,19 +85,24 @@ impl Setting {
     }
 
     async fn bind(self) -> anyhow::Result<(Server, Option<leasehold_plane::Replica>)> {
-        let mut opening = leasehold::open(self.url.to_string());
-        if let Some(file) = self.policies {
-            opening = opening.policies(file);
-        }
-        let locks = opening.build().await.map_err(|error| match error {
-            OpenError::Policies(invalid) => anyhow::Error::new(invalid).context("the policy file"),
-            other => other.into(),
-        })?;
-        let Some(within) = self.plane else {
-            return Ok((Server::bind(self.config, locks, Vec::new()).await?, None));
+        // The policies first: a mistake in them should not have made an empty database.
+        let book = self.policies.as_ref().map(PolicyBook::from_file).transpose()?;
+        let url = self.url.clone();
+        // Opening a file may wait for other processes.
+        let store = tokio::task::spawn_blocking(move || url.open()).await??;
+        let policies = self.policies;
+        let setup = |mut locks: Builder| {
+            if let (Some(path), Some(book)) = (policies, book) {
+                locks = locks.policies(book).policy_file(path);
+            }
+            locks
         };
-        let (mount, replica) = crate::plane::mount(&self.url, &locks, within == Within::Replica)?;
-        Ok((Server::bind(self.config, locks, vec![mount]).await?, replica))
+        let opened = Server::open(self.config, store, setup).await?;
+        let Some(within) = self.plane else {
+            return Ok((opened.bind(Vec::new()).await?, None));
+        };
+        let (mount, replica) = crate::plane::mount(&self.url, opened.locks(), within == Within::Replica)?;
+        Ok((opened.bind(vec![mount]).await?, replica))
     }
 }
 
@@ -138,7 +145,7 @@ impl ServeArgs {
         let mut config = Config::new(self.listen);
         config.tokens = self.tokens;
         config.plaintext = self.plaintext;
-        config.state = self.state;
+        config.state = Some(self.state.map_or_else(Place::daemon_folder, Ok)?);
         config.drain = self.drain;
         config.tls = match (self.tls_cert, self.tls_key) {
             (Some(cert), Some(key)) => Some(TlsFiles {

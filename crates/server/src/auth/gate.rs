@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use leasehold::clock::until;
 
-use super::{Principal, Request, Rule, Rules, browser};
+use super::{Grant, Principal, Request, Rule, Rules, browser};
 use crate::app::App;
 use crate::peer::Peer;
 use crate::problem::Refusal;
@@ -90,7 +90,8 @@ fn dress(headers: &mut HeaderMap, id: &str) {
 impl Gate {
     async fn admit(&self, request: HttpRequest, route: &str) -> Result<(Principal, HttpRequest), Refusal> {
         let (mut parts, body) = request.into_parts();
-        browser::check(&parts, self.app.tokens.is_none())?;
+        // With certificates, TLS has asked who it is: a page cannot show one that its browser was not given.
+        browser::check(&parts, self.app.tokens.is_none() && !self.app.config.mutual())?;
         let rule = self.rule(&parts, route)?;
         let who = match rule {
             Some(rule) if rule.role.is_some() => self.identify(&parts)?,
@@ -142,7 +143,14 @@ impl Gate {
 
     fn identify(&self, parts: &Parts) -> Result<Principal, Refusal> {
         let Some(tokens) = &self.app.tokens else {
-            return Ok(Principal::local());
+            if !self.app.config.mutual() {
+                return Ok(Principal::local());
+            }
+            // Without a file that says more, every certificate that the authority has signed may do everything.
+            let name = parts.extensions.get::<Peer>().and_then(|peer| peer.names.first());
+            return name
+                .map(|name| Principal::new(&format!("san:{name}"), [Grant::everything()]))
+                .ok_or_else(|| Refusal::unauthorized("your certificate has no name (SAN)"));
         };
         if let Some(value) = parts.headers.get(AUTHORIZATION) {
             // A token that is wrong is not a certificate that is right.

@@ -14,6 +14,7 @@ use leasehold_http::wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
 
 use super::{duration, token, ttl, within};
 use crate::app::App;
+use crate::audit::Act;
 use crate::auth::Principal;
 use crate::document::{Caller, Doc, LockName};
 use crate::problem::Refusal;
@@ -46,12 +47,21 @@ pub(crate) async fn acquire(
     if asking.made {
         asking.demand(&app).await?;
     }
+    let started = app.clock.now();
+    let _place = asking.wait.map(|_| app.wait()).transpose()?;
     let answer = match asking.wait {
-        Some(wait) => wait_for(&app, &asking, wait).await?,
-        None => once(&app, &asking).await?,
+        Some(wait) => wait_for(&app, &asking, wait).await,
+        None => once(&app, &asking).await,
     };
-    match answer {
-        Answer::Granted(grant) => Ok(Doc(asking.granted(&grant))),
+    let now = app.clock.now();
+    let (took, waited) = (now.since(started), asking.wait.is_some());
+    app.kept.acquired(&asking.ask, &answer, took, waited, now);
+    match answer? {
+        Answer::Granted(grant) => {
+            app.audit
+                .act(Act::new("acquire", &who).name(&name).fence(grant.fence));
+            Ok(Doc(asking.granted(&grant)))
+        }
         Answer::Busy(busy) => Err(Refusal::busy(name.as_str(), &busy)),
         Answer::Void => Err(Refusal::void(name.as_str())),
     }
@@ -159,13 +169,12 @@ fn make(app: &App, who: &Principal, name: &Name, want: &Acquire) -> Result<(Toke
 }
 
 /// One question.
-async fn once(app: &Arc<App>, asking: &Asking) -> Result<Answer, Refusal> {
+async fn once(app: &Arc<App>, asking: &Asking) -> Result<Answer, Failure> {
     let mut leaving = Leaving::new(app, asking);
     let answer = put(app, asking, &asking.ask, asking.within).await;
     // Whatever the store said, or did not say, the caller hears of it now.
     leaving.stay();
-    let answer = answer?;
-    Ok(answer)
+    answer
 }
 
 /// Asks the store. A waiter's bell is there before it is registered, so that no hint is lost.
@@ -183,8 +192,7 @@ async fn put(app: &App, asking: &Asking, ask: &Ask, within: Duration) -> Result<
 }
 
 /// Asks, waits and asks again, by core's own machine.
-async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Answer, Refusal> {
-    let _place = app.wait()?;
+async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Answer, Failure> {
     let mut leaving = Leaving::new(app, asking);
     let can_queue = app.store().capabilities().queue;
     let mut class = Class::clone(&asking.class);
@@ -214,7 +222,10 @@ async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Ans
                     .waiters
                     .listen(&**app.store(), &ask.name, &ask.token, Duration::ZERO, now);
                 tokio::select! {
-                    () = app.stopping.cancelled() => return Err(Refusal::stopping()),
+                    () = app.stopping.cancelled() => {
+                        let said = "the daemon is stopping; ask again once it is back";
+                        return Err(Failure::not_done(Cause::Overloaded, said));
+                    }
                     _ = until(&*app.clock, at, bell.woken()) => {}
                 }
                 machine.rested(app.clock.now())
@@ -235,11 +246,11 @@ async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Ans
             Ok(Answer::Busy(busy))
         }
         End::Unavailable { cause, message } | End::FallBack { cause, message } => {
-            Err(Failure::unknown(cause, message).into())
+            Err(Failure::unknown(cause, message))
         }
         End::TooLate => {
             let said = "the grant came too late to be used";
-            Err(Failure::unknown(Cause::TimedOut, said).into())
+            Err(Failure::unknown(Cause::TimedOut, said))
         }
     }
 }

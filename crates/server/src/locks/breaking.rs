@@ -12,7 +12,9 @@ use leasehold_http::wire::{Break, Broken, Problem};
 
 use super::{WITHIN, duration};
 use crate::app::App;
+use crate::audit::Act;
 use crate::document::{Caller, Doc, LockName};
+use crate::policies::sure;
 use crate::problem::Refusal;
 
 /// What a holder is given to let go by itself.
@@ -83,6 +85,8 @@ pub(crate) async fn break_lock(
         }))
     };
     if !want.force {
+        app.kept.ask_to_release(&name, fence, &by);
+        app.holds.ask_to_release(&name, &by);
         match ask_first(&app, &name, &first, fence, wait).await? {
             Found::Gone => return broken("released"),
             Found::Silent => {}
@@ -99,8 +103,14 @@ pub(crate) async fn break_lock(
             }
         }
     }
+    let act = Act::new("break", &who).name(&name).fence(fence).detail(reason);
+    sure(app.audit.before(act).await)?;
     match app.locks.break_lease(&name, fence, &by).await {
-        Ok(Given::Released) => broken("broken"),
+        Ok(Given::Released) => {
+            app.kept.broken(&name, fence);
+            app.holds.broken(&name, fence, app.clock.now());
+            broken("broken")
+        }
         Ok(Given::NotOwned) => Err(stale(&name)),
         Err(BreakError::Store(failure)) => Err(failure.into()),
         Err(BreakError::Invalid(invalid)) => Err(invalid.into()),

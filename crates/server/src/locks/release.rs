@@ -8,7 +8,8 @@ use leasehold_http::wire::{Problem, Release, Released};
 
 use super::{duration, token, within};
 use crate::app::App;
-use crate::document::{Doc, LockName};
+use crate::audit::Act;
+use crate::document::{Caller, Doc, LockName};
 use crate::problem::Refusal;
 
 /// Release a lock
@@ -26,23 +27,31 @@ use crate::problem::Refusal;
 )]
 pub(crate) async fn release(
     State(app): State<Arc<App>>,
+    Caller(who): Caller,
     LockName(name): LockName,
     Doc(want): Doc<Release>,
 ) -> Result<Doc<Released>, Refusal> {
     let token = token(&want.token)?;
     let tombstone = duration("tombstone_ms", want.tombstone_ms, 0, 3_600_000)?.unwrap_or(TOMBSTONE);
     app.waiters.forget(&token);
+    // Whoever says how long the token is to be refused gives up an acquire that may never have been granted.
+    let undo = want.tombstone_ms.is_some_and(|millis| millis > 0);
     let giving = Giving {
         name: name.clone(),
-        claim: Claim::Owner(token),
+        claim: Claim::Owner(token.clone()),
         tombstone: (!tombstone.is_zero()).then_some(tombstone),
     };
     let within = within(want.within_ms)?;
-    match app.within(within, app.store().release(&giving, within)).await? {
-        Given::Released => Ok(Doc(Released {
-            name: name.to_string(),
-            released: true,
-        })),
+    let given = app.within(within, app.store().release(&giving, within)).await?;
+    app.kept.released(&name, &token, given, undo, app.clock.now());
+    match given {
+        Given::Released => {
+            app.audit.act(Act::new("release", &who).name(&name));
+            Ok(Doc(Released {
+                name: name.to_string(),
+                released: true,
+            }))
+        }
         Given::NotOwned => Err(Refusal::not_owned(name.as_str())),
     }
 }

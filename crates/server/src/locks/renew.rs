@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::extract::State;
 use http::request::Parts;
-use leasehold::store::{Failure, Renewal, Renewed};
+use leasehold::store::{Renewal, Renewed};
 use leasehold::{Name, Ttl};
 use leasehold_http::wire::{Problem, Renew, RenewBatch, RenewItem, Renewals, RenewedView, millis};
 
@@ -60,9 +60,9 @@ pub(crate) async fn renew(
     let within = within(want.within_ms)?;
     let mut results = app.renew(&[renewal], within).await;
     match results.pop() {
-        Some(Ok(Renewed::NotOwned)) => Err(Refusal::not_owned(name.as_str())),
+        Some(Ok((Renewed::NotOwned, _))) => Err(Refusal::not_owned(name.as_str())),
         Some(result) => Ok(Doc(view(result?))),
-        None => Err(unanswered().into()),
+        None => Err(Refusal::not_owned(name.as_str())),
     }
 }
 
@@ -103,9 +103,7 @@ pub(crate) async fn renew_many(
         .map(|item| renewal(item, &namespace))
         .collect::<Result<Vec<_>, _>>()?;
     let within = within(want.within_ms)?;
-    let mut results = app.renew(&batch, within).await;
-    // A store that answers fewer than it was asked leaves the rest unknown.
-    results.resize_with(batch.len(), || Err(unanswered()));
+    let results = app.renew(&batch, within).await;
     let results = results.into_iter().map(|result| match result {
         Ok(renewed) => view(renewed),
         Err(failure) => RenewedView::Failed {
@@ -139,19 +137,12 @@ fn renewal(item: &RenewItem, namespace: &str) -> Result<Renewal, Refusal> {
     })
 }
 
-fn view(renewed: Renewed) -> RenewedView {
+fn view((renewed, asked_to_release): (Renewed, Option<String>)) -> RenewedView {
     match renewed {
         Renewed::Extended { was_left } => RenewedView::Extended {
             was_left_ms: was_left.map(millis),
-            asked_to_release: None,
+            asked_to_release,
         },
         Renewed::NotOwned => RenewedView::NotOwned,
     }
-}
-
-fn unanswered() -> Failure {
-    Failure::unknown(
-        leasehold::store::Cause::Corrupt,
-        "the store did not answer this renewal",
-    )
 }

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use leasehold::Locks;
 use leasehold::store::SharedStore;
 use leasehold_http::{HttpOptions, HttpStore};
 use leasehold_server::{Config, Server};

@@ -1,0 +1,286 @@
+//! Who changed what: one line of JSON per change, each sealed to the one before it.
+//!
+//! `hash` is the SHA-256 of the line without it, and `prev` is the hash of the line before: a line that was changed, taken
+//! out or put in breaks the chain there. What an administrator does is on the disk before it is answered; the rest follows
+//! within a moment.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use jiff::Timestamp;
+use leasehold::clock::SharedClock;
+use leasehold::{Fence, Name};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+
+use crate::auth::Principal;
+use crate::ledger::private;
+
+/// How many lines may wait for the disk.
+const QUEUE: usize = 65_536;
+/// What the first line follows.
+const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// The audit log.
+pub(crate) struct Audit {
+    lines: SyncSender<(Act, Option<oneshot::Sender<()>>)>,
+}
+
+/// One change.
+#[derive(Debug, Clone)]
+pub(crate) struct Act {
+    action: &'static str,
+    actor: String,
+    name: Option<String>,
+    fence: Option<Fence>,
+    detail: Option<String>,
+}
+
+impl Act {
+    pub(crate) fn new(action: &'static str, who: &Principal) -> Self {
+        Self {
+            action,
+            actor: who.id().to_owned(),
+            name: None,
+            fence: None,
+            detail: None,
+        }
+    }
+
+    pub(crate) fn name(mut self, name: &Name) -> Self {
+        self.name = Some(name.to_string());
+        self
+    }
+
+    pub(crate) fn fence(self, fence: Fence) -> Self {
+        self.fence_of(Some(fence))
+    }
+
+    pub(crate) fn fence_of(mut self, fence: Option<Fence>) -> Self {
+        self.fence = fence;
+        self
+    }
+
+    pub(crate) fn detail(mut self, detail: &str) -> Self {
+        self.detail = Some(detail.to_owned());
+        self
+    }
+}
+
+/// A line, in the order its hash is made of.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    seq: u64,
+    at: String,
+    actor: String,
+    action: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fence: Option<Fence>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    prev: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+}
+
+impl Line {
+    fn seal(&mut self) -> String {
+        self.hash = None;
+        let text = serde_json::to_string(self).unwrap_or_default();
+        let hash: String = Sha256::digest(text.as_bytes())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        self.hash = Some(hash.clone());
+        hash
+    }
+}
+
+impl Audit {
+    /// Goes on with the file in this folder; without one, nothing is kept.
+    ///
+    /// # Errors
+    /// The file cannot be used, or its chain is broken.
+    pub(crate) fn open(folder: Option<&Path>, clock: SharedClock) -> Result<Self, String> {
+        let (lines, queue) = sync_channel::<(Act, Option<oneshot::Sender<()>>)>(QUEUE);
+        let file = match folder {
+            Some(folder) => {
+                let path = folder.join("audit.jsonl");
+                let shown = path.display().to_string();
+                private(&path).map_err(|why| format!("{shown}: {why}"))?;
+                let last = verify(&path).map_err(|broken| format!("{shown}: {broken}"))?;
+                let file = File::options().append(true).open(&path);
+                Some((file.map_err(|error| format!("{shown}: {error}"))?, last))
+            }
+            None => None,
+        };
+        thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || {
+                let Some((mut file, mut last)) = file else {
+                    while let Ok((_, told)) = queue.recv() {
+                        let _ = told.map(|told| told.send(()));
+                    }
+                    return;
+                };
+                while let Ok((act, told)) = queue.recv() {
+                    let mut line = Line {
+                        seq: last.lines + 1,
+                        at: format!("{:.6}", Timestamp::try_from(clock.wall()).unwrap_or_default()),
+                        actor: act.actor,
+                        action: act.action.to_owned(),
+                        name: act.name,
+                        fence: act.fence,
+                        detail: act.detail,
+                        prev: last.hash.clone(),
+                        hash: None,
+                    };
+                    let hash = line.seal();
+                    let mut text = serde_json::to_string(&line).unwrap_or_default();
+                    text.push('\n');
+                    let mut written = file.write_all(text.as_bytes());
+                    if told.is_some() {
+                        written = written.and_then(|()| file.sync_data());
+                    }
+                    match written {
+                        Ok(()) => {
+                            last = Verified {
+                                lines: line.seq,
+                                hash,
+                            };
+                            // Dropped without a word if it is not on the disk.
+                            let _ = told.map(|told| told.send(()));
+                        }
+                        Err(error) => tracing::error!(%error, "the audit log could not be written"),
+                    }
+                }
+            })
+            .map_err(|error| error.to_string())?;
+        Ok(Self { lines })
+    }
+
+    /// Notes a change that has happened.
+    pub(crate) fn act(&self, act: Act) {
+        if self.lines.try_send((act, None)).is_err() {
+            tracing::error!("the audit log cannot keep up: a line is lost");
+        }
+    }
+
+    /// Notes a change before it happens; false if that is not on the disk, and then it must not happen.
+    pub(crate) async fn before(&self, act: Act) -> bool {
+        let (told, written) = oneshot::channel();
+        self.lines.try_send((act, Some(told))).is_ok() && written.await.is_ok()
+    }
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Audit")
+    }
+}
+
+/// The end of a chain that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// How many lines.
+    pub lines: u64,
+    /// The hash of the last.
+    pub hash: String,
+}
+
+/// Checks an audit log from its first line to its last.
+///
+/// # Errors
+/// The first line at which the chain is broken, or why the file cannot be read.
+pub fn verify(path: &Path) -> Result<Verified, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut last = Verified {
+        lines: 0,
+        hash: GENESIS.to_owned(),
+    };
+    for (at, text) in BufReader::new(file).lines().enumerate() {
+        let broken = |why: &str| format!("line {}: {why}", at + 1);
+        let text = text.map_err(|error| broken(&error.to_string()))?;
+        let mut line: Line =
+            serde_json::from_str(&text).map_err(|_| broken("is not a line of an audit log"))?;
+        let claimed = line.hash.clone().unwrap_or_default();
+        if line.seq != last.lines + 1 || line.prev != last.hash {
+            return Err(broken(
+                "does not follow the line before it: a line was taken out, put in or moved",
+            ));
+        }
+        if line.seal() != claimed {
+            return Err(broken("was changed after it was written"));
+        }
+        last = Verified {
+            lines: line.seq,
+            hash: claimed,
+        };
+    }
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::clock::BootClock;
+
+    use super::*;
+
+    async fn written(folder: &Path) -> String {
+        let audit = Audit::open(Some(folder), BootClock::shared()).unwrap();
+        let who = Principal::new("ci", []);
+        for number in 0..5 {
+            assert!(
+                audit
+                    .before(Act::new("break", &who).detail(&format!("reason {number}")))
+                    .await
+            );
+        }
+        std::fs::read_to_string(folder.join("audit.jsonl")).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_chain_that_was_touched_is_broken_where_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = written(folder.path()).await;
+        let path = folder.path().join("audit.jsonl");
+        assert_eq!(verify(&path).unwrap().lines, 5);
+        let lines: Vec<_> = text.lines().collect();
+        let without = |gone: usize| {
+            let kept = lines.iter().enumerate().filter(|(at, _)| *at != gone);
+            kept.map(|(_, line)| format!("{line}\n")).collect::<String>()
+        };
+        let swapped = [lines[0], lines[2], lines[1], lines[3], lines[4]].join("\n");
+        for (bad, at) in [
+            (text.replace("reason 2", "reason 9"), "line 3"),
+            (without(1), "line 2"),
+            (without(0), "line 1"),
+            (swapped, "line 2"),
+            (text.replacen("\"actor\":\"ci\"", "\"actor\":\"me\"", 1), "line 1"),
+            (format!("{text}{{}}\n"), "line 6"),
+        ] {
+            std::fs::write(&path, bad).unwrap();
+            let said = verify(&path).unwrap_err();
+            assert!(said.starts_with(at), "{at}: {said}");
+            // And the daemon does not go on with it.
+            assert!(Audit::open(Some(folder.path()), BootClock::shared()).is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_restart_goes_on_with_the_chain() {
+        let folder = tempfile::tempdir().unwrap();
+        written(folder.path()).await;
+        let text = written(folder.path()).await;
+        assert_eq!(text.lines().count(), 10);
+        assert_eq!(verify(&folder.path().join("audit.jsonl")).unwrap().lines, 10);
+    }
+}

@@ -1,0 +1,445 @@
+//! The map of holds, and what is remembered of those that are over.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold::clock::Moment;
+use leasehold::policy::OnFailure;
+use leasehold::{Fence, Hold, Name, Standing};
+use leasehold_http::wire::millis;
+use rusqlite::params;
+
+use super::HoldView;
+use crate::ledger::Ledger;
+use crate::problem::Refusal;
+
+/// How long it is known how a hold ended.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// The most holds at once, and the most that are remembered.
+const LIMIT: usize = 100_000;
+
+/// All holds the daemon keeps.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    ledger: Arc<Ledger>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    held: HashMap<String, Held>,
+    over: HashMap<String, Over>,
+}
+
+/// One hold and what belongs to its client.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// None while it is being acquired.
+    pub(crate) hold: Option<Hold>,
+    pub(crate) name: Name,
+    pub(crate) owner: String,
+    pub(crate) holder: String,
+    pub(crate) class: String,
+    pub(crate) heartbeat: Duration,
+    /// The client may go on until here at the latest.
+    pub(crate) due: Moment,
+    /// What its class says about work that goes on without a proof.
+    pub(crate) on_failure: OnFailure,
+    pub(crate) ttl: Duration,
+    pub(crate) asked: Option<String>,
+}
+
+/// How a hold ended.
+#[derive(Debug, Clone)]
+struct Over {
+    name: Name,
+    owner: String,
+    reason: String,
+    until: Moment,
+}
+
+/// What must be known to take a hold up again.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) owner: String,
+    pub(crate) name: String,
+    pub(crate) class: String,
+    pub(crate) holder: String,
+    pub(crate) fence: Fence,
+    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) heartbeat_ms: u64,
+    /// Microseconds of the wall clock.
+    pub(crate) since: i64,
+}
+
+/// What an id stands for.
+pub(crate) enum Found {
+    /// Nothing yet: the place is taken for this request.
+    New,
+    /// The hold that was asked for before.
+    Same(HoldView),
+}
+
+impl Holds {
+    pub(crate) fn new(ledger: Arc<Ledger>) -> Self {
+        Self {
+            ledger,
+            table: Mutex::default(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the place of an id, or finds what is there.
+    pub(crate) fn begin(&self, id: &str, held: Held, now: Moment) -> Result<Found, Refusal> {
+        let mut table = self.table();
+        if let Some(there) = table.held.get_mut(id) {
+            if there.owner != held.owner || there.name != held.name {
+                return Err(taken());
+            }
+            return match there.view(id, now) {
+                Some(Ok(mut view)) => {
+                    there.beat(now);
+                    view.valid_ms = there.valid();
+                    Ok(Found::Same(view))
+                }
+                Some(Err(lost)) => Err(lost),
+                None => Err(Refusal::new(
+                    http::StatusCode::CONFLICT,
+                    "in_progress",
+                    "a request with this id waits already; come again, or end that one",
+                )
+                .retry_after(Duration::from_secs(1))),
+            };
+        }
+        if let Some(over) = table.over.get(id) {
+            // The same request late, or again: it must not take what was given back.
+            return Err(if over.owner == held.owner {
+                over.refusal()
+            } else {
+                taken()
+            });
+        }
+        if table.held.len() >= LIMIT {
+            return Err(Refusal::new(
+                http::StatusCode::TOO_MANY_REQUESTS,
+                "too_many_holds",
+                "this daemon keeps as many holds as it can",
+            )
+            .retry_after(Duration::from_secs(10)));
+        }
+        table.held.insert(id.to_owned(), held);
+        Ok(Found::New)
+    }
+
+    /// The request was not granted, or its client has gone.
+    pub(crate) fn forget(&self, id: &str) {
+        self.table().held.remove(id);
+    }
+
+    /// It is held from now on.
+    pub(crate) fn hold(&self, id: &str, hold: Hold, now: Moment) -> Option<Result<HoldView, Refusal>> {
+        let mut table = self.table();
+        let held = table.held.get_mut(id)?;
+        held.hold = Some(hold);
+        held.beat(now);
+        held.view(id, now)
+    }
+
+    /// Puts a hold of the last life back.
+    pub(crate) fn restore(&self, id: &str, held: Held) {
+        self.table().held.insert(id.to_owned(), held);
+    }
+
+    /// The name behind an id, for whoever asks about it.
+    pub(crate) fn name_of(&self, id: &str) -> Option<Name> {
+        let table = self.table();
+        let held = table.held.get(id).map(|held| held.name.clone());
+        held.or_else(|| table.over.get(id).map(|over| over.name.clone()))
+    }
+
+    /// Looks at a hold.
+    pub(crate) fn show(&self, id: &str, now: Moment) -> Result<HoldView, Refusal> {
+        let table = self.table();
+        match table.held.get(id).and_then(|held| held.view(id, now)) {
+            Some(view) => view,
+            None => Err(table.over.get(id).map_or_else(nothing, Over::refusal)),
+        }
+    }
+
+    /// Its client is there. Only its owner says so.
+    pub(crate) fn beat(&self, id: &str, owner: &str, now: Moment) -> Result<HoldView, Refusal> {
+        let mut table = self.table();
+        if let Some(held) = table.held.get_mut(id).filter(|held| held.owner == owner) {
+            return match held.view(id, now) {
+                Some(Ok(mut view)) => {
+                    held.beat(now);
+                    view.valid_ms = held.valid();
+                    Ok(view)
+                }
+                Some(lost) => lost,
+                None => Err(Refusal::new(
+                    http::StatusCode::SERVICE_UNAVAILABLE,
+                    "overloaded",
+                    "the daemon is taking this hold up again; ask again in a moment",
+                )
+                .retry_after(Duration::from_secs(1))),
+            };
+        }
+        Err(table
+            .over
+            .get(id)
+            .filter(|over| over.owner == owner)
+            .map_or_else(nothing, Over::refusal))
+    }
+
+    /// Takes a hold out to end it; what is remembered of it is why.
+    pub(crate) fn take(&self, id: &str, reason: &str, now: Moment) -> Option<(Hold, Name)> {
+        let mut table = self.table();
+        let held = table.held.get_mut(id)?;
+        let hold = held.hold.take()?;
+        let held = table.held.remove(id)?;
+        let name = held.name.clone();
+        table.remember(id, held, reason, now);
+        let id = id.to_owned();
+        self.ledger.note(move |db| {
+            let _ = db.execute("DELETE FROM hold WHERE id = ?1", params![id]);
+        });
+        Some((hold, name))
+    }
+
+    /// A hold of the last life that could not be taken up.
+    pub(crate) fn lost(&self, id: &str, name: Name, owner: String, reason: &str, now: Moment) {
+        let over = Over {
+            name,
+            owner,
+            reason: reason.to_owned(),
+            until: now + REMEMBERED,
+        };
+        let mut table = self.table();
+        table.held.remove(id);
+        table.over.insert(id.to_owned(), over);
+        drop(table);
+        let id = id.to_owned();
+        self.ledger.note(move |db| {
+            let _ = db.execute("DELETE FROM hold WHERE id = ?1", params![id]);
+        });
+    }
+
+    /// Those that are over: lost, or their clients gone. `(id, reason)`.
+    pub(crate) fn due(&self, now: Moment) -> Vec<(String, String)> {
+        let mut table = self.table();
+        table.over.retain(|_, over| now < over.until);
+        table
+            .held
+            .iter()
+            .filter_map(|(id, held)| {
+                let hold = held.hold.as_ref()?;
+                let reason = match hold.standing() {
+                    Standing::Lost(loss) => loss.label(),
+                    _ if now >= held.ends() => "client_gone",
+                    _ => return None,
+                };
+                Some((id.clone(), reason.to_owned()))
+            })
+            .collect()
+    }
+
+    /// Asks the client of this grant to let go: it hears of it at its next heartbeat.
+    pub(crate) fn ask_to_release(&self, name: &Name, why: &str) {
+        for held in self.table().held.values_mut() {
+            if held.name == *name {
+                held.asked = Some(why.to_owned());
+            }
+        }
+    }
+
+    /// An operator has broken this grant: its client hears so at once.
+    pub(crate) fn broken(&self, name: &Name, fence: Fence, now: Moment) {
+        let is_it = |held: &Held| {
+            let hold = held.hold.as_ref();
+            held.name == *name && hold.is_some_and(|hold| hold.unfenced().ok().flatten() == Some(fence))
+        };
+        let found = self
+            .table()
+            .held
+            .iter()
+            .find(|(_, held)| is_it(held))
+            .map(|(id, _)| id.clone());
+        if let Some(id) = found {
+            // The lease is gone: what is left of the hold ends in the background.
+            drop(self.take(&id, "broken", now));
+        }
+    }
+
+    /// Leaves all leases as they are, for the next life to take up.
+    pub(crate) fn leave(&self) {
+        for (_, mut held) in self.table().held.drain() {
+            // Dropping a hold would give its lease back.
+            std::mem::forget(held.hold.take());
+        }
+    }
+
+    /// How many are held or being acquired.
+    pub(crate) fn len(&self) -> usize {
+        self.table().held.len()
+    }
+
+    /// Those whose clients may not go on any more, at the end of a drain.
+    pub(crate) fn unattended(&self, now: Moment) -> Vec<String> {
+        let table = self.table();
+        let over = |held: &Held| held.hold.is_some() && now >= held.due;
+        table
+            .held
+            .iter()
+            .filter(|(_, held)| over(held))
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    /// Keeps what is needed to take a hold up again. In the file before the client hears of it.
+    pub(crate) async fn save(&self, row: Row) -> Result<(), String> {
+        self.ledger
+            .ask(move |db| {
+                db.execute(
+                    "INSERT OR REPLACE INTO hold (id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                    params![
+                        row.id,
+                        row.owner,
+                        row.name,
+                        row.class,
+                        row.holder,
+                        signed(row.fence.get()),
+                        row.ttl_ms.map(signed),
+                        signed(row.heartbeat_ms),
+                        row.since
+                    ],
+                )
+                .map(|_| ())
+            })
+            .await
+    }
+
+    /// What the last life held.
+    pub(crate) async fn saved(&self) -> Result<Vec<Row>, String> {
+        self.ledger
+            .ask(|db| {
+                let mut statement = db.prepare(
+                    "SELECT id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since FROM hold",
+                )?;
+                let rows = statement.query_map([], |row| {
+                    let fence = u64::try_from(row.get::<_, i64>(5)?).ok().and_then(Fence::new);
+                    Ok(Row {
+                        id: row.get(0)?,
+                        owner: row.get(1)?,
+                        name: row.get(2)?,
+                        class: row.get(3)?,
+                        holder: row.get(4)?,
+                        fence: fence.unwrap_or(Fence::MIN),
+                        ttl_ms: row
+                            .get::<_, Option<i64>>(6)?
+                            .and_then(|ms| u64::try_from(ms).ok()),
+                        heartbeat_ms: u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0),
+                        since: row.get(8)?,
+                    })
+                })?;
+                rows.collect()
+            })
+            .await
+    }
+}
+
+impl Table {
+    fn remember(&mut self, id: &str, held: Held, reason: &str, now: Moment) {
+        if self.over.len() < LIMIT {
+            let over = Over {
+                name: held.name,
+                owner: held.owner,
+                reason: reason.to_owned(),
+                until: now + REMEMBERED,
+            };
+            self.over.insert(id.to_owned(), over);
+        }
+    }
+}
+
+impl Held {
+    /// Heard of just now.
+    pub(crate) fn beat(&mut self, now: Moment) {
+        self.due = now + Duration::from_millis(self.valid());
+    }
+
+    /// How long the client may go on from now.
+    fn valid(&self) -> u64 {
+        let left = self.hold.as_ref().map_or(Duration::ZERO, Hold::remaining);
+        millis(left.min(self.heartbeat))
+    }
+
+    /// When a client that is not heard of has gone. Work of a `continue` class may go on without us: its lease is left to
+    /// it for one more time to live.
+    fn ends(&self) -> Moment {
+        let margin = Duration::from_millis(20) + self.heartbeat / 100;
+        match self.on_failure {
+            OnFailure::Fence => self.due + margin,
+            OnFailure::Continue => self.due + margin + self.ttl,
+        }
+    }
+
+    /// None while it is being acquired.
+    fn view(&self, id: &str, now: Moment) -> Option<Result<HoldView, Refusal>> {
+        let hold = self.hold.as_ref()?;
+        let standing = match hold.standing() {
+            Standing::Lost(loss) => return Some(Err(over(&self.name, loss.label()))),
+            Standing::Unproven => "unproven",
+            Standing::LocalOnly => "local_only",
+            _ => "proven",
+        };
+        Some(Ok(HoldView {
+            id: id.to_owned(),
+            name: self.name.to_string(),
+            class: self.class.clone(),
+            holder: self.holder.clone(),
+            fence: hold.unfenced().ok().flatten(),
+            standing: standing.to_owned(),
+            valid_ms: millis(self.due.since(now)),
+            heartbeat_ms: millis(self.heartbeat),
+            asked_to_release: self.asked.clone(),
+        }))
+    }
+}
+
+impl Over {
+    fn refusal(&self) -> Refusal {
+        over(&self.name, &self.reason)
+    }
+}
+
+fn over(name: &Name, reason: &str) -> Refusal {
+    Refusal::new(
+        http::StatusCode::GONE,
+        "lost",
+        format!("the hold on {name} is over ({reason}): stop what was done under it"),
+    )
+    .with(|problem| problem.reason = Some(reason.to_owned()))
+}
+
+fn taken() -> Refusal {
+    Refusal::new(
+        http::StatusCode::CONFLICT,
+        "id_taken",
+        "this id stands for another hold; choose one of your own",
+    )
+}
+
+fn nothing() -> Refusal {
+    Refusal::not_found("there is no such hold, or it has been over for a while")
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

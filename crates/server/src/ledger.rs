@@ -1,0 +1,190 @@
+//! The daemon's own file: what it must know after a restart. One thread writes it; nobody waits for the disk who need not.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+/// How many steps may wait for the disk. Beyond that, steps that nobody waits for are dropped and said.
+const QUEUE: usize = 65_536;
+/// The most steps of one transaction.
+const BATCH: usize = 512;
+
+type Step = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The file, and the way to its thread.
+pub(crate) struct Ledger {
+    steps: SyncSender<Step>,
+    /// Locked as long as this daemon lives: two on one folder would undo each other's work.
+    lock: Mutex<Option<fs::File>>,
+    closed: AtomicBool,
+}
+
+impl Ledger {
+    /// Opens the file in this folder, or nothing but memory.
+    ///
+    /// # Errors
+    /// The folder cannot be made or is readable by others, or the file cannot be used.
+    pub(crate) fn open(folder: Option<&Path>) -> Result<Self, String> {
+        let mut lock = None;
+        let connection = match folder {
+            Some(folder) => {
+                prepare(folder)?;
+                lock = Some(alone(folder)?);
+                let path = folder.join("daemon.db");
+                let opened =
+                    private(&path).and_then(|()| Connection::open(&path).map_err(|error| error.to_string()));
+                opened.map_err(|why| format!("{}: cannot be used: {why}", path.display()))?
+            }
+            None => Connection::open_in_memory().map_err(|error| error.to_string())?,
+        };
+        connection
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA busy_timeout = 2000;",
+            )
+            .and_then(|()| connection.execute_batch(SCHEMA))
+            .map_err(|error| format!("the daemon's file cannot be used: {error}"))?;
+        let (steps, queue) = sync_channel(QUEUE);
+        thread::Builder::new()
+            .name("ledger".to_owned())
+            .spawn(move || write(connection, &queue))
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            steps,
+            lock: Mutex::new(lock),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Does this when its turn comes; nobody waits for it.
+    pub(crate) fn note(&self, step: impl FnOnce(&Connection) + Send + 'static) {
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        if let Err(TrySendError::Full(_)) = self.steps.try_send(Box::new(step)) {
+            tracing::error!("the daemon's file cannot keep up: a step of the history is lost");
+        }
+    }
+
+    /// Everything that was noted is in the file; from now on it is the next life's.
+    pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let _ = self.ask(|_| Ok(())).await;
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Does this, and answers once it is in the file.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        let (answer, asked) = oneshot::channel();
+        let step: Step = Box::new(move |connection| {
+            let _ = answer.send(step(connection));
+        });
+        // Only full when the disk has stopped; and then nothing should be promised.
+        self.steps
+            .try_send(step)
+            .map_err(|_| "the daemon's file cannot keep up".to_owned())?;
+        match asked.await {
+            Ok(done) => done.map_err(|error| error.to_string()),
+            Err(_) => Err("the daemon's file is closed".to_owned()),
+        }
+    }
+}
+
+/// A folder of our own.
+fn prepare(folder: &Path) -> Result<(), String> {
+    let shown = folder.display();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| format!("{shown}: cannot be made: {error}"))?;
+    let mode = fs::metadata(folder)
+        .map_err(|error| format!("{shown}: {error}"))?
+        .permissions()
+        .mode();
+    if mode & 0o077 != 0 {
+        return Err(format!("{shown}: others can look into it; run chmod 700 on it"));
+    }
+    Ok(())
+}
+
+/// Nobody else works in this folder.
+fn alone(folder: &Path) -> Result<fs::File, String> {
+    let path = folder.join("daemon.lock");
+    let refuse = |why: String| format!("{}: {why}", path.display());
+    private(&path).map_err(refuse)?;
+    let file = fs::File::open(&path).map_err(|error| refuse(error.to_string()))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        refuse("another daemon works in this folder; give this one --state of its own".into())
+    })?;
+    Ok(file)
+}
+
+/// A file that only we can read, from its first byte on.
+pub(crate) fn private(path: &Path) -> Result<(), String> {
+    fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| error.to_string())?;
+    let mode = fs::metadata(path)
+        .map_err(|error| error.to_string())?
+        .permissions()
+        .mode();
+    if mode & 0o077 != 0 {
+        return Err("others can read it; run chmod 600 on it".to_owned());
+    }
+    Ok(())
+}
+
+fn write(connection: Connection, queue: &Receiver<Step>) {
+    while let Ok(first) = queue.recv() {
+        // Many steps, one transaction: what waits meanwhile shares its price.
+        let begun = connection.execute_batch("BEGIN IMMEDIATE").is_ok();
+        first(&connection);
+        for _ in 1..BATCH {
+            let Ok(step) = queue.try_recv() else { break };
+            step(&connection);
+        }
+        if begun && let Err(error) = connection.execute_batch("COMMIT") {
+            tracing::error!(%error, "the daemon's file could not be written");
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS secret (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS history (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  epoch TEXT NOT NULL, hold INTEGER NOT NULL,
+  name TEXT NOT NULL, class TEXT NOT NULL, holder TEXT NOT NULL, fence INTEGER,
+  since INTEGER NOT NULL, until INTEGER, ended TEXT, why TEXT
+);
+CREATE INDEX IF NOT EXISTS history_open ON history (epoch, hold) WHERE ended IS NULL;
+CREATE INDEX IF NOT EXISTS history_name ON history (name, fence);
+CREATE TABLE IF NOT EXISTS policy_change (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, class TEXT NOT NULL, change TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS hold (
+  id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, class TEXT NOT NULL, holder TEXT NOT NULL,
+  fence INTEGER NOT NULL, ttl_ms INTEGER, heartbeat_ms INTEGER NOT NULL, since INTEGER NOT NULL
+);
+";
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,25 @@
+//! `GET /metrics`: the event stream as numbers, for Prometheus.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+
+use crate::app::App;
+
+/// Numbers for Prometheus
+///
+/// By class, namespace and store, never by name. Needs a grant on `*`: namespaces of others are in it.
+#[utoipa::path(
+    get, path = "/metrics", tag = "daemon", operation_id = "metrics",
+    responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")),
+)]
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let kind = (
+        CONTENT_TYPE,
+        HeaderValue::from_static(leasehold_metrics::CONTENT_TYPE),
+    );
+    ([kind], app.recorder.metrics.encode()).into_response()
+}

@@ -1,0 +1,111 @@
+//! Holds that the daemon keeps.
+
+use serde_json::json;
+
+use crate::stage::{Daemon, eventually};
+
+#[tokio::test]
+async fn begin_look_heartbeat_end() {
+    let daemon = Daemon::start().await;
+    let ask = json!({"id": "a1", "name": "job:1", "holder": "w1", "heartbeat_ms": 30_000});
+    let begun = daemon.post("/v1/holds", ask.clone()).await;
+    assert_eq!(begun.status, 201, "{begun:?}");
+    let hold = begun.json();
+    assert_eq!((&hold["id"], &hold["standing"]), (&json!("a1"), &json!("proven")));
+    assert!(
+        (20_000..=30_000).contains(&hold["valid_ms"].as_u64().unwrap()),
+        "{hold}"
+    );
+    // The same again is the same.
+    let again = daemon.post("/v1/holds", ask).await;
+    assert_eq!((again.status, &again.json()["fence"]), (200, &hold["fence"]));
+    // Others see whose it is.
+    let shown = daemon.get("/v1/locks/job:1").await.ok();
+    assert_eq!(
+        (&shown["holder"], &shown["fence"]),
+        (&json!("w1"), &hold["fence"])
+    );
+    let busy = daemon
+        .post("/v1/holds", json!({"name": "job:1", "wait_ms": 0}))
+        .await;
+    assert_eq!((busy.status, busy.code().as_str()), (409, "busy"));
+    // An id stands for one hold.
+    let other = daemon
+        .post("/v1/holds", json!({"id": "a1", "name": "job:2"}))
+        .await;
+    assert_eq!((other.status, other.code().as_str()), (409, "id_taken"));
+    let beat = daemon
+        .call("POST", "/v1/holds/a1/heartbeat", None, None)
+        .await
+        .ok();
+    assert_eq!(beat["fence"], hold["fence"]);
+    assert_eq!(daemon.get("/v1/holds/a1").await.ok()["name"], "job:1");
+    assert_eq!(
+        daemon.call("DELETE", "/v1/holds/a1", None, None).await.ok()["released"],
+        true
+    );
+    for method in ["GET", "DELETE"] {
+        let over = daemon.call(method, "/v1/holds/a1", None, None).await;
+        assert_eq!((over.status, over.code().as_str()), (410, "lost"), "{over:?}");
+    }
+    assert_eq!(daemon.get("/v1/holds/nobody").await.status, 404);
+    assert_eq!(daemon.get("/v1/locks/job:1").await.ok()["held"], false);
+}
+
+/// A client that is not heard of any more: its hold ends, and not before it may have gone on.
+#[tokio::test]
+async fn a_client_that_is_gone() {
+    let daemon = Daemon::start().await;
+    let ask = |class: &str| json!({"id": class, "name": format!("job:{class}"), "class": class, "heartbeat_ms": 500});
+    daemon.post("/v1/holds", ask("scheduler")).await.ok();
+    daemon.post("/v1/holds", ask("workflow")).await.ok();
+    eventually("the hold to end", async || {
+        daemon.get("/v1/locks/job:scheduler").await.ok()["held"] == false
+    })
+    .await;
+    let over = daemon
+        .call("POST", "/v1/holds/scheduler/heartbeat", None, None)
+        .await;
+    assert_eq!(
+        (over.status, &over.json()["reason"]),
+        (410, &json!("client_gone"))
+    );
+    // A `continue` class leaves the lease to work that may go on, and its client may come back to it.
+    assert_eq!(daemon.get("/v1/locks/job:workflow").await.ok()["held"], true);
+    daemon
+        .call("POST", "/v1/holds/workflow/heartbeat", None, None)
+        .await
+        .ok();
+    eventually("the history", async || {
+        let past = daemon.get("/v1/history?prefix=job:scheduler").await.ok();
+        past["holds"][0]["ended"] == "client_gone"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_broken_hold_is_known_to_its_client_at_once() {
+    let daemon = Daemon::start().await;
+    daemon
+        .post("/v1/holds", json!({"id": "h", "name": "job:1"}))
+        .await
+        .ok();
+    let asked = daemon
+        .post(
+            "/v1/locks/job:1/break",
+            json!({"reason": "stuck", "wait_ms": 100}),
+        )
+        .await;
+    assert_eq!(asked.code(), "holder_alive");
+    let beat = daemon
+        .call("POST", "/v1/holds/h/heartbeat", None, None)
+        .await
+        .ok();
+    assert_eq!(beat["asked_to_release"], "local: stuck");
+    daemon
+        .post("/v1/locks/job:1/break", json!({"reason": "stuck", "force": true}))
+        .await
+        .ok();
+    let over = daemon.call("POST", "/v1/holds/h/heartbeat", None, None).await;
+    assert_eq!((over.status, &over.json()["reason"]), (410, &json!("broken")));
+}

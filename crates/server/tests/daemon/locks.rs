@@ -1,0 +1,232 @@
+//! Client-kept locks, as a new user meets them.
+
+use std::time::Duration;
+
+use leasehold::clock::{BootClock, Clock};
+use serde_json::json;
+
+use crate::stage::{Daemon, eventually};
+
+#[tokio::test]
+async fn acquire_busy_renew_release() {
+    let daemon = Daemon::start().await;
+    let mine = daemon
+        .post("/v1/locks/demo/acquire", json!({"holder": "me"}))
+        .await
+        .ok();
+    let (token, fence) = (mine["token"].as_str().unwrap(), mine["fence"].as_str().unwrap());
+    assert_eq!(
+        (mine["holder"].as_str(), mine["ttl_ms"].as_u64()),
+        (Some("me"), Some(60_000))
+    );
+
+    let busy = daemon
+        .post("/v1/locks/demo/acquire", json!({"holder": "you"}))
+        .await;
+    assert_eq!((busy.status, busy.code().as_str()), (409, "busy"));
+    assert_eq!(busy.json()["holder"], "me");
+    let after: u64 = busy.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&after), "{after}");
+
+    let renewed = daemon
+        .post("/v1/locks/demo/renew", json!({"token": token, "fence": fence}))
+        .await
+        .ok();
+    assert_eq!(renewed["status"], "extended");
+    let released = daemon
+        .post("/v1/locks/demo/release", json!({"token": token}))
+        .await
+        .ok();
+    assert_eq!(released["released"], true);
+    let next = daemon
+        .post("/v1/locks/demo/acquire", json!({"holder": "you"}))
+        .await
+        .ok();
+    assert!(next["fence"].as_str().unwrap().parse::<u64>().unwrap() > fence.parse().unwrap());
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_gone_and_changes_nothing() {
+    let daemon = Daemon::start().await;
+    let mine = daemon
+        .post("/v1/locks/demo/acquire", json!({"holder": "me"}))
+        .await
+        .ok();
+    let fence = mine["fence"].as_str().unwrap();
+    let wrong = format!("me|scheduler|{}", "0".repeat(32));
+    let renewed = daemon
+        .post("/v1/locks/demo/renew", json!({"token": wrong, "fence": fence}))
+        .await;
+    assert_eq!((renewed.status, renewed.code().as_str()), (410, "not_owned"));
+    let released = daemon
+        .post("/v1/locks/demo/release", json!({"token": wrong}))
+        .await;
+    assert_eq!((released.status, released.code().as_str()), (410, "not_owned"));
+    // The right token, another grant's fence.
+    let stale = json!({"token": mine["token"], "fence": "1"});
+    assert_eq!(daemon.post("/v1/locks/demo/renew", stale).await.status, 410);
+    let shown = daemon.get("/v1/locks/demo").await.ok();
+    assert_eq!((&shown["held"], &shown["fence"]), (&json!(true), &mine["fence"]));
+    assert!(shown.get("token").is_none());
+}
+
+#[tokio::test]
+async fn asking_again_with_an_id_returns_the_same_grant() {
+    let daemon = Daemon::start().await;
+    let ask = json!({"id": "3f0c", "holder": "me"});
+    let first = daemon.post("/v1/locks/demo/acquire", ask.clone()).await.ok();
+    assert_eq!(
+        daemon.post("/v1/locks/demo/acquire", ask.clone()).await.ok(),
+        first
+    );
+    // Another id is another caller.
+    let other = json!({"id": "3f0d", "holder": "me"});
+    assert_eq!(daemon.post("/v1/locks/demo/acquire", other).await.code(), "busy");
+    daemon
+        .post("/v1/locks/demo/release", json!({"token": first["token"]}))
+        .await
+        .ok();
+    // The same request, late: it must not take what was given back.
+    let late = daemon.post("/v1/locks/demo/acquire", ask).await;
+    assert_eq!((late.status, late.code().as_str()), (410, "void"));
+    assert_eq!(daemon.get("/v1/locks/demo").await.ok()["held"], false);
+}
+
+#[tokio::test]
+async fn a_waiter_gets_in_when_the_holder_lets_go() {
+    let daemon = Daemon::start().await;
+    let mine = daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
+    let wait = json!({"holder": "you", "wait_ms": 60_000});
+    let waiting = daemon.post("/v1/locks/demo/acquire", wait);
+    let release = async {
+        eventually("a waiter", async || {
+            daemon.get("/v1/locks/demo").await.ok()["waiters"] == 1
+        })
+        .await;
+        daemon
+            .post("/v1/locks/demo/release", json!({"token": mine["token"]}))
+            .await
+            .ok();
+        BootClock.now()
+    };
+    let (granted, released) = tokio::join!(waiting, release);
+    assert_eq!(granted.ok()["holder"], "you");
+    assert!(BootClock.now().since(released) < Duration::from_secs(20));
+    // One that gives up leaves nothing behind.
+    let late = daemon
+        .post("/v1/locks/demo/acquire", json!({"wait_ms": 50}))
+        .await;
+    assert_eq!(late.code(), "busy");
+    eventually("no waiter", async || {
+        daemon.get("/v1/locks/demo").await.ok()["waiters"] == 0
+    })
+    .await;
+}
+
+/// The caller hangs up while it waits: nothing of it stays.
+#[tokio::test]
+async fn a_caller_that_goes_leaves_no_waiter() {
+    use tokio::io::AsyncWriteExt;
+    let daemon = Daemon::start().await;
+    daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
+    let body = r#"{"wait_ms":60000}"#;
+    let request = format!(
+        "POST /v1/locks/demo/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        daemon.address,
+        body.len()
+    );
+    let mut stream = daemon.connect().await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    eventually("a waiter", async || {
+        daemon.get("/v1/locks/demo").await.ok()["waiters"] == 1
+    })
+    .await;
+    drop(stream);
+    eventually("no waiter", async || {
+        daemon.get("/v1/locks/demo").await.ok()["waiters"] == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn breaking_asks_waits_refuses_and_is_recorded() {
+    let daemon = Daemon::start().await;
+    assert_eq!(
+        daemon
+            .post("/v1/locks/demo/break", json!({"reason": "x"}))
+            .await
+            .code(),
+        "not_held"
+    );
+    let mine = daemon
+        .post("/v1/locks/demo/acquire", json!({"holder": "me"}))
+        .await
+        .ok();
+    assert_eq!(
+        daemon
+            .post("/v1/locks/demo/break", json!({"reason": " "}))
+            .await
+            .code(),
+        "invalid"
+    );
+    let stale = json!({"reason": "stuck", "fence": "1"});
+    let stale = daemon.post("/v1/locks/demo/break", stale).await;
+    assert_eq!((stale.status, stale.code().as_str()), (412, "stale_fence"));
+    let asked = daemon
+        .post("/v1/locks/demo/break", json!({"reason": "stuck", "wait_ms": 200}))
+        .await;
+    assert_eq!((asked.status, asked.code().as_str()), (409, "holder_alive"));
+    // The holder was asked, and hears of it when it renews.
+    let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+    let renewed = daemon.post("/v1/locks/demo/renew", renew.clone()).await.ok();
+    assert_eq!(renewed["asked_to_release"], "local: stuck");
+    let forced = json!({"reason": "stuck", "force": true});
+    assert_eq!(
+        daemon.post("/v1/locks/demo/break", forced).await.ok()["how"],
+        "broken"
+    );
+    assert_eq!(daemon.post("/v1/locks/demo/renew", renew).await.status, 410);
+    let audit = std::fs::read_to_string(daemon.state().join("audit.jsonl")).unwrap();
+    let line = audit.lines().find(|line| line.contains("\"break\"")).unwrap();
+    assert!(line.contains("\"local\"") && line.contains("stuck"), "{line}");
+    assert!(leasehold_server::verify_audit(&daemon.state().join("audit.jsonl")).is_ok());
+    eventually("the history to say so", async || {
+        daemon.get("/v1/history").await.ok()["holds"][0]["ended"] == "broken"
+    })
+    .await;
+}
+
+/// A holder that was asked and lets go is not broken; one that has died is, once that can be seen.
+#[tokio::test]
+async fn a_holder_that_lets_go_or_is_silent() {
+    let daemon = Daemon::start().await;
+    let mine = daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
+    let breaking = daemon.post("/v1/locks/demo/break", json!({"reason": "x", "wait_ms": 60_000}));
+    let letting_go = async {
+        let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+        eventually("being asked", async || {
+            let renewed = daemon.post("/v1/locks/demo/renew", renew.clone()).await.ok();
+            renewed.get("asked_to_release").is_some()
+        })
+        .await;
+        daemon
+            .post("/v1/locks/demo/release", json!({"token": mine["token"]}))
+            .await
+            .ok();
+    };
+    let (how, ()) = tokio::join!(breaking, letting_go);
+    // The renewal that asked for it may have shown that it is alive just before.
+    assert!(matches!(how.status, 200 | 409), "{how:?}");
+    daemon
+        .post("/v1/locks/dead/acquire", json!({"ttl_ms": 3000}))
+        .await
+        .ok();
+    let dead = daemon
+        .post("/v1/locks/dead/break", json!({"reason": "x", "wait_ms": 60_000}))
+        .await
+        .ok();
+    assert!(
+        matches!(dead["how"].as_str(), Some("broken" | "released")),
+        "{dead}"
+    );
+}

@@ -1,0 +1,21 @@
+//! The daemon, asked over real connections.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod canary;
+mod events;
+mod holds;
+mod hostile;
+mod locks;
+mod matrix;
+mod mounts;
+mod openapi;
+mod policies;
+mod restart;
+mod stage;
+mod tls;

@@ -1,0 +1,154 @@
+//! The daemon stops and starts: what clients keep goes on, what it keeps is taken up, what is gone is said.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::leasehold_core::store::Claim;
+use leasehold::store::Giving;
+use serde_json::json;
+
+use crate::stage::{Daemon, Plan, eventually};
+
+async fn again(daemon: &mut Daemon, between: impl AsyncFnOnce()) -> Daemon {
+    daemon.stop().await;
+    between().await;
+    let mut plan = Plan::new();
+    plan.config.state = Some(daemon.state());
+    plan.store = Arc::clone(&daemon.store);
+    plan.folder = Arc::clone(&daemon.folder);
+    plan.start().await
+}
+
+fn plan() -> Plan {
+    let mut plan = Plan::new();
+    plan.config.drain = Duration::from_millis(100);
+    plan
+}
+
+#[tokio::test]
+async fn holds_of_both_kinds_outlive_the_daemon() {
+    let mut first = plan().start().await;
+    let mine = first
+        .post("/v1/locks/job:1/acquire", json!({"id": "x", "holder": "me"}))
+        .await
+        .ok();
+    let ask = json!({"id": "h1", "name": "job:2", "holder": "w", "heartbeat_ms": 30_000});
+    let held = first.post("/v1/holds", ask.clone()).await.ok();
+    let second = again(&mut first, async || {}).await;
+    // The client's own: the same token renews, and the same id asks for it again.
+    let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+    second.post("/v1/locks/job:1/renew", renew).await.ok();
+    let same = second
+        .post("/v1/locks/job:1/acquire", json!({"id": "x", "holder": "me"}))
+        .await
+        .ok();
+    assert_eq!(same, mine);
+    // The daemon's: it goes on with the same fence.
+    let beat = second
+        .call("POST", "/v1/holds/h1/heartbeat", None, None)
+        .await
+        .ok();
+    assert_eq!(beat["fence"], held["fence"]);
+    assert_eq!(second.post("/v1/holds", ask).await.ok()["fence"], held["fence"]);
+    second.call("DELETE", "/v1/holds/h1", None, None).await.ok();
+    // One hold, one row, over both lives.
+    eventually("the history", async || {
+        let past = second.get("/v1/history?prefix=job:2").await.ok();
+        let rows = past["holds"].as_array().unwrap().clone();
+        rows.len() == 1 && rows[0]["ended"] == "released"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hold_that_was_lost_meanwhile_is_said_to_be() {
+    let mut first = plan().start().await;
+    let held = first
+        .post("/v1/holds", json!({"id": "h1", "name": "job:2"}))
+        .await
+        .ok();
+    let store = Arc::clone(&first.store);
+    let second = again(&mut first, async || {
+        let giving = Giving {
+            name: leasehold::Name::new("job:2").unwrap(),
+            claim: Claim::Seen(held["fence"].as_str().unwrap().parse().unwrap()),
+            tombstone: None,
+        };
+        store.release(&giving, Duration::from_secs(1)).await.unwrap();
+    })
+    .await;
+    let over = second.call("POST", "/v1/holds/h1/heartbeat", None, None).await;
+    assert_eq!(
+        (over.status, &over.json()["reason"]),
+        (410, &json!("daemon_down"))
+    );
+    // And the same id does not silently become another grant.
+    let late = second
+        .post("/v1/holds", json!({"id": "h1", "name": "job:2"}))
+        .await;
+    assert_eq!(late.status, 410, "{late:?}");
+}
+
+/// The first signal: waiters are told, streams end, holds may be let go, then it is over.
+#[tokio::test]
+async fn stopping_tells_everybody() {
+    let mut plan = Plan::new();
+    plan.config.drain = Duration::from_secs(60);
+    let mut daemon = plan.start().await;
+    let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
+    daemon
+        .post(
+            "/v1/holds",
+            json!({"id": "h", "name": "job:2", "heartbeat_ms": 60_000}),
+        )
+        .await
+        .ok();
+    let waiting = daemon.post("/v1/locks/job:1/acquire", json!({"wait_ms": 60_000}));
+    let stream = daemon.get("/v1/events");
+    let stopping = async {
+        eventually("a waiter", async || {
+            daemon.get("/v1/locks/job:1").await.ok()["waiters"] == 1
+        })
+        .await;
+        daemon.signal();
+    };
+    let (waited, _, streamed) = tokio::join!(waiting, stopping, stream);
+    assert_eq!(
+        (waited.status, waited.header("retry-after")),
+        (503, Some("1")),
+        "{waited:?}"
+    );
+    assert_eq!(streamed.status, 200);
+    assert_eq!(daemon.get("/readyz").await.status, 503);
+    // The client of a hold is asked to let go, and can; with the last one the daemon is gone.
+    let beat = daemon
+        .call("POST", "/v1/holds/h/heartbeat", None, None)
+        .await
+        .ok();
+    assert_eq!(beat["asked_to_release"], "the daemon is stopping");
+    daemon.call("DELETE", "/v1/holds/h", None, None).await.ok();
+    daemon.stop().await;
+    let name = leasehold::Name::new("job:1").unwrap();
+    let lease = daemon
+        .store
+        .inspect(&name, Duration::from_secs(1))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        Some(lease.fence.unwrap().to_string().as_str()),
+        mine["fence"].as_str(),
+        "the client's own lives on"
+    );
+}
+
+/// Two daemons on one folder would undo each other's work.
+#[tokio::test]
+async fn one_daemon_a_folder() {
+    let daemon = Daemon::start().await;
+    let mut config = leasehold_server::Config::new("127.0.0.1:0".parse().unwrap());
+    config.state = Some(daemon.state());
+    let store = Arc::clone(&daemon.store);
+    let second = leasehold_server::Server::bind(config, store, |locks| locks, Vec::new()).await;
+    assert!(second.unwrap_err().to_string().contains("another daemon"));
+}
