@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Dev(crate::dev::DevArgs),
     /// Make API tokens for the daemon
     Token(crate::serve::TokenArgs),
+    /// Check a daemon's audit log
+    Audit(crate::serve::AuditArgs),
     /// Submit jobs, look at them, call them off
     Job(crate::job::JobArgs),
     /// Define workflows, start and watch their runs

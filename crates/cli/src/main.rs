@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => exit::of_answer(serve::main(&cli.place, args)),
         Command::Dev(args) => exit::of_answer(dev::main(&cli.place, &args)),
         Command::Token(args) => exit::of_answer(serve::token(args)),
+        Command::Audit(args) => exit::of_answer(serve::audit(&args)),
         Command::Job(args) => exit::of_answer(job::main(&cli.place, args)),
         Command::Workflow(args) => exit::of_answer(workflow::main(&cli.place, args)),
         Command::Approval(args) => exit::of_answer(approval::main(&cli.place, args)),

@@ -22,7 +22,7 @@ const NOT_DONE: &[(&str, u16, Cause)] = &[
     ("invalid", 422, Cause::Misconfigured),
     ("rate_limited", 429, Cause::Overloaded),
     ("too_many_waiters", 429, Cause::Overloaded),
-    ("unsupported", 501, Cause::Unsupported),
+    ("unsupported", 422, Cause::Unsupported),
     ("overloaded", 503, Cause::Overloaded),
     ("stopping", 503, Cause::Unreachable),
 ];

@@ -21,6 +21,7 @@ use utoipa::IntoParams;
 use crate::app::App;
 use crate::auth::{Principal, Role};
 use crate::document::{Asked, Caller};
+use crate::locks::beginning;
 use crate::problem::Refusal;
 
 /// How often something is said even if nothing happens: so that both ends know the other is there.
@@ -75,7 +76,7 @@ pub(crate) async fn follow(
         bell: feed.follow(),
         app: Arc::clone(&app),
         who,
-        prefix: which.prefix.unwrap_or_default(),
+        prefix: beginning(which.prefix)?,
         seq,
         ready: VecDeque::from([first]),
         _place: place,

@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::app::App;
 use crate::auth::Role;
 use crate::document::{Asked, Caller, Doc};
+use crate::locks::beginning;
 use crate::problem::Refusal;
 use crate::record::{HistoryRow, Wanted};
 
@@ -54,7 +55,7 @@ pub(crate) async fn read(
     Asked(which): Asked<Which>,
 ) -> Result<Doc<Past>, Refusal> {
     let wanted = Wanted {
-        prefix: which.prefix.unwrap_or_default(),
+        prefix: beginning(which.prefix)?,
         limit: usize::try_from(number("limit", which.limit, 1, 1000)?.unwrap_or(100)).unwrap_or(LONGEST),
         before: number("before", which.before, 1, u64::MAX)?,
     };

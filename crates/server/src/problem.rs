@@ -117,7 +117,7 @@ impl Refusal {
     #[must_use]
     pub fn unavailable(failure: &Failure) -> Self {
         if failure.cause == Cause::Unsupported && !failure.unknown {
-            return Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", failure.message());
+            return Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", failure.message());
         }
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,

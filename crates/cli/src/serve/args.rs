@@ -80,3 +80,20 @@ Examples:
         file: PathBuf,
     },
 }
+
+/// `leasehold audit`.
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    #[command(subcommand)]
+    pub(crate) command: AuditCommand,
+}
+
+/// What to do with a daemon's audit log.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check that no line was changed, taken out or put in: exit code 0 good, 1 not, 2 error
+    Verify {
+        /// The file: audit.jsonl in the daemon's state folder
+        file: PathBuf,
+    },
+}

@@ -1,6 +1,7 @@
 //! `leasehold serve`: the daemon over any store, until it is told to stop.
 
 mod args;
+mod audit;
 mod token;
 
 use std::net::SocketAddr;
@@ -14,7 +15,8 @@ use leasehold_server::{Config, Server, TlsFiles};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
-pub(crate) use args::{ServeArgs, TokenArgs};
+pub(crate) use args::{AuditArgs, ServeArgs, TokenArgs};
+pub(crate) use audit::main as audit;
 pub(crate) use token::main as token;
 
 use crate::args::Place;

@@ -34,7 +34,6 @@ pub(crate) const CLASS: &str = "scheduler";
         (status = 200, description = "It is yours", body = Granted),
         (status = 409, description = "Someone else has it: see Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "This token or id was used and given back", body = Problem, content_type = "application/problem+json"),
-        (status = 501, description = "The store cannot do this", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn acquire(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use leasehold_http::wire::{LockList, LockView, Problem, StoreView};
+use leasehold_http::wire::{LockList, LockView, StoreView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -59,7 +59,6 @@ pub(crate) async fn show(
     get, path = "/v1/locks", tag = "locks", operation_id = "listLocks", params(Which),
     responses(
         (status = 200, description = "Held locks", body = LockList),
-        (status = 501, description = "The store cannot list", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn list(
@@ -75,7 +74,7 @@ pub(crate) async fn list(
             .filter(|limit| (1..=LONGEST).contains(limit))
             .ok_or_else(|| Refusal::invalid("limit", format!("limit: must be from 1 to {LONGEST}")))?,
     };
-    let prefix = which.prefix.unwrap_or_default();
+    let prefix = beginning(which.prefix)?;
     let mut list = LockList {
         locks: Vec::new(),
         truncated: false,
@@ -104,6 +103,18 @@ pub(crate) async fn list(
         list.truncated = true;
     }
     Ok(Doc(list))
+}
+
+/// What names are to begin with.
+pub(crate) fn beginning(prefix: Option<String>) -> Result<String, Refusal> {
+    let prefix = prefix.unwrap_or_default();
+    if prefix.len() > leasehold::Name::MAX {
+        return Err(Refusal::invalid(
+            "prefix",
+            format!("prefix: no name is longer than {} bytes", leasehold::Name::MAX),
+        ));
+    }
+    Ok(prefix)
 }
 
 fn sees_all(who: &Principal) -> bool {

@@ -73,7 +73,13 @@ impl<S: Send + Sync> FromRequestParts<S> for InNamespace {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        parameter(parts, state, "namespace").await.map(Self)
+        let namespace = parameter(parts, state, "namespace").await?;
+        // As one that could stand before a `:` in a name.
+        let named = Name::new(&format!("{namespace}:x"))?;
+        if named.namespace() != namespace {
+            return Err(Refusal::invalid("namespace", "namespace: has no `:` in it"));
+        }
+        Ok(Self(namespace))
     }
 }
 

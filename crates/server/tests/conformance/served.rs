@@ -21,10 +21,9 @@ impl Served {
     }
 
     async fn at(address: SocketAddr, store: SharedStore) -> Self {
-        let locks = Locks::builder(store).without_log().build().unwrap();
-        let server = Server::bind(Config::new(address), locks, Vec::new())
-            .await
-            .unwrap();
+        let config = Config::new(address);
+        let server = Server::bind(config, store, |locks| locks.without_log(), Vec::new()).await;
+        let server = server.unwrap();
         let (address, stop) = (server.address(), CancellationToken::new());
         let stopped = stop.clone().cancelled_owned();
         Self {
