@@ -17,7 +17,10 @@ fn workflow() -> impl Strategy<Value = Workflow> {
     prop::collection::vec(prop::collection::vec(any::<bool>(), 7), 1..7).prop_map(|rows| {
         let steps = rows.iter().enumerate().map(|(at, needs)| Step {
             id: format!("s{at}"),
-            needs: (0..at).filter(|need| needs[*need]).map(|need| format!("s{need}")).collect(),
+            needs: (0..at)
+                .filter(|need| needs[*need])
+                .map(|need| format!("s{need}"))
+                .collect(),
             work: StepWork::Handler("work".into()),
             payload: Value::Null,
             resources: Vec::new(),
@@ -26,7 +29,11 @@ fn workflow() -> impl Strategy<Value = Workflow> {
             backoff: None,
             timeout: None,
         });
-        Workflow { name: "w".into(), class: "workflow".into(), steps: steps.collect() }
+        Workflow {
+            name: "w".into(),
+            class: "workflow".into(),
+            steps: steps.collect(),
+        }
     })
 }
 
@@ -61,7 +68,12 @@ fn fed(run: Run, input: &Input, made: &mut BTreeSet<String>) -> Run {
         let was = &before.steps[id];
         let needs = &after.workflow.step(id).unwrap().needs;
         if matches!(step.status, StepStatus::Running | StepStatus::Done) && was.status != step.status {
-            assert!(needs.iter().all(|need| after.steps[need].status == StepStatus::Done), "{id} began too early");
+            assert!(
+                needs
+                    .iter()
+                    .all(|need| after.steps[need].status == StepStatus::Done),
+                "{id} began too early"
+            );
         }
         // What has ended stays as it ended, unless somebody wants it again.
         if was.status.ended() && !matches!(input, Input::Rerun { .. }) {
@@ -73,7 +85,11 @@ fn fed(run: Run, input: &Input, made: &mut BTreeSet<String>) -> Run {
         assert_eq!(after.state, before.state);
     }
     let all_ended = after.steps.values().all(|step| step.status.ended());
-    assert_eq!(after.state.ended(), all_ended || after.state == RunState::Cancelled, "{after:?}");
+    assert_eq!(
+        after.state.ended(),
+        all_ended || after.state == RunState::Cancelled,
+        "{after:?}"
+    );
     after
 }
 

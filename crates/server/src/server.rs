@@ -99,7 +99,9 @@ impl Opened {
 
 impl std::fmt::Debug for Opened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opened").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Opened")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 

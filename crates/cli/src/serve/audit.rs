@@ -14,7 +14,12 @@ pub(crate) fn main(args: &AuditArgs) -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
     match verify_audit(file) {
         Ok(verified) => {
-            writeln!(out, "{}: {} lines, nothing was changed", file.display(), verified.lines)?;
+            writeln!(
+                out,
+                "{}: {} lines, nothing was changed",
+                file.display(),
+                verified.lines
+            )?;
             Ok(true)
         }
         Err(broken) => {
