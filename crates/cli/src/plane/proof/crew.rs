@@ -26,6 +26,8 @@ pub(super) struct Done {
     pub(super) who: String,
     /// Milliseconds since 1970.
     pub(super) at: u64,
+    /// For how long it could do nothing but hold what it had.
+    pub(super) lasted: Duration,
 }
 
 pub(super) struct Crew {
@@ -123,11 +125,20 @@ impl Crew {
             fault,
             who: member.who(),
             at: now(),
+            lasted: Duration::ZERO,
         };
         self.faults
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(done);
+    }
+
+    /// The fault recorded last is over.
+    fn lasted(&self) {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = faults.last_mut() {
+            last.lasted = Duration::from_millis(now().saturating_sub(last.at));
+        }
     }
 
     /// Breaks one replica after the other, in turn, for as long as there is work.
@@ -164,6 +175,7 @@ impl Crew {
                     // Longer than its leases live, so that it wakes up to find its work in other hands.
                     BootClock.sleep(args.ttl + OsRandom.jitter(args.ttl)).await;
                     member.signal(Signal::CONT);
+                    self.lasted();
                 }
                 Fault::Term => {
                     member.signal(Signal::TERM);
@@ -174,7 +186,8 @@ impl Crew {
                 Fault::None => {}
             }
             drop(members);
-            BootClock.sleep(OsRandom.jitter(args.ttl / 2)).await;
+            // The promise is about one fault: the next one comes when this one's work has been taken over.
+            BootClock.sleep(args.bound() + OsRandom.jitter(args.poll)).await;
         }
         Ok(self.faults())
     }

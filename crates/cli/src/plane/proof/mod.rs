@@ -69,6 +69,14 @@ pub(crate) struct ProofArgs {
     pub(crate) keep: Option<std::path::PathBuf>,
 }
 
+impl ProofArgs {
+    /// A replica's jobs are taken over within this time: its leases run out, and the next tick finds them. The loop that
+    /// ticks may have been its own, and then its lease runs out first.
+    fn bound(&self) -> Duration {
+        self.ttl.max(self.poll * 3) + self.poll
+    }
+}
+
 /// What is done to a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Fault {

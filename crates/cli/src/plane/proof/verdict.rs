@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::crew::Done;
 use super::load::Load;
 use super::stage::Outage;
-use super::{Fault, ProofArgs};
+use super::{Fault, Kind, ProofArgs};
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -30,13 +30,24 @@ struct Seen {
     attempts_lost: usize,
     local_only: usize,
     /// From a fault to the write that takes a victim's job over.
-    takeovers: Vec<(Duration, String)>,
+    takeovers: Vec<Takeover>,
     /// Jobs taken over from an owner that nothing was done to: it was only too slow.
     without_fault: usize,
     /// Work that went on after the next attempt had begun.
     outlived: Vec<String>,
     /// Ends by class while the lock store was down.
     during_outage: BTreeMap<String, usize>,
+}
+
+/// One job taken over from a victim.
+#[derive(Debug, Clone)]
+struct Takeover {
+    /// From the fault to the write.
+    took: Duration,
+    /// What the victim's own pause may have added: a process that is stopped in the middle of a transaction keeps a
+    /// SQLite file locked for everyone until it goes on.
+    paused: Duration,
+    what: String,
 }
 
 /// Reads everything, prints what was seen, and answers whether every promise was kept.
@@ -147,7 +158,11 @@ fn takeover(seen: &mut Seen, job: &str, event: &Value, faults: &[Done]) {
     match faults.iter().rev().find(before) {
         Some(done) => {
             let what = format!("{job} after {:?} of {gone}", done.fault);
-            seen.takeovers.push((Duration::from_millis(at - done.at), what));
+            seen.takeovers.push(Takeover {
+                took: Duration::from_millis(at - done.at),
+                paused: done.lasted,
+                what,
+            });
         }
         None => seen.without_fault += 1,
     }
@@ -162,18 +177,24 @@ fn report(
     took: Duration,
 ) -> anyhow::Result<bool> {
     let (expected, steps) = seen.expected;
-    let bound = args.ttl.max(args.poll * 3) + args.poll;
+    let bound = args.bound();
     let mut takeovers = seen.takeovers.clone();
-    takeovers.sort();
+    takeovers.sort_by_key(|takeover| takeover.took);
     let at = |share: f64| {
         let index = ((takeovers.len() as f64 - 1.0) * share).max(0.0) as usize;
-        takeovers.get(index).map_or(Duration::ZERO, |(took, _)| *took)
+        takeovers
+            .get(index)
+            .map_or(Duration::ZERO, |takeover| takeover.took)
+    };
+    let allowed = |takeover: &Takeover| match args.on {
+        Kind::Sqlite => bound + takeover.paused,
+        Kind::Redis => bound,
     };
     let late: Vec<_> = takeovers
         .iter()
         .rev()
-        .filter(|(took, _)| *took > bound + args.slack)
-        .map(|(took, what)| format!("{:.2} s: {what}", took.as_secs_f64()))
+        .filter(|takeover| takeover.took > allowed(takeover) + args.slack)
+        .map(|takeover| format!("{:.2} s: {}", takeover.took.as_secs_f64(), takeover.what))
         .collect();
     let kinds = |kind| faults.iter().filter(|done| done.fault == kind).count();
     let mut out = std::io::stdout().lock();
