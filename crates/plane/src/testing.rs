@@ -1,6 +1,6 @@
 //! The suite every plane store passes: one function per promise, one test per function and store.
 //!
-//! ```ignore
+//! ```text
 //! leasehold_plane::plane_store_suite!(my_store);   // my_store: async fn() -> (SharedPlaneStore, impl Sized)
 //! ```
 

@@ -1,7 +1,7 @@
 //! Commands: in a process group of their own, with the fence in their environment, dead before anyone else can start.
 //!
 //! The future that runs a command owns its process group: dropping it (the hold was lost, the job was cancelled) kills
-//! the group. If the replica itself is stopped or killed, nobody drops anything; so a [`warden`](super::warden) process
+//! the group. If the replica itself is stopped or killed, nobody drops anything; so a [`warden`] process
 //! stands between replica and command, is told each new deadline, and ends the group when the deadline passes or the
 //! replica is gone.
 
