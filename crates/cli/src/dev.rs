@@ -24,7 +24,7 @@ pub(crate) fn main(place: &Place, args: &DevArgs) -> anyhow::Result<bool> {
     config.state = Some(Place::daemon_folder()?);
     let setting = Setting {
         url,
-        policies: place.policy_file(),
+        policies: place.policy_file()?,
         plane: Some(Within::Replica),
         config,
     };

@@ -1,12 +1,16 @@
 //! Exit codes.
 //!
-//! `run`: the command's own; 128+N if it died of signal N that was not ours; [`LOST`], [`BUSY`], [`FAILED`],
+//! `run` and `elect`: the command's own; 128+N if it died of signal N that was not ours; [`LOST`], [`BUSY`], [`FAILED`],
 //! [`CANNOT_RUN`] and [`NOT_FOUND`] (as env(1)) if leasehold has something to say. Other verbs: 0 yes, 1 an honest no,
 //! 2 an error.
 
+use std::io::ErrorKind;
 use std::process::{ExitCode, ExitStatus};
 
-use crate::say::say;
+use clap::CommandFactory;
+
+use crate::args::Cli;
+use crate::say::{brief, say};
 
 /// The lease was lost and the command was stopped.
 pub(crate) const LOST: u8 = 121;
@@ -18,6 +22,9 @@ pub(crate) const FAILED: u8 = 125;
 pub(crate) const CANNOT_RUN: u8 = 126;
 /// There is no such command.
 pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The verbs that pass a command's exit code on, so that none of their own may look like one.
+const RUNNING: [&str; 2] = ["run", "elect"];
 
 /// The code of a process that died of this signal.
 pub(crate) fn of_signal(signal: i32) -> u8 {
@@ -39,30 +46,31 @@ pub(crate) fn of_answer(answer: anyhow::Result<bool>) -> ExitCode {
     match answer {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
+        // Nobody reads any more: `leasehold list | head -1` is no error.
+        Err(error)
+            if error
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|io| io.kind() == ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::SUCCESS
+        }
         Err(error) => {
-            say(&format!("{error:#}"));
+            say(&brief(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }
 }
 
-/// Words that cannot be understood. `run` answers with its own code for that, since 2 could be its command's.
+/// Words that cannot be understood. `run` and `elect` answer with a code of their own for that: 2 could be their command's.
 pub(crate) fn of_usage(error: &clap::Error) -> ExitCode {
     // A closed pipe is no reason to panic.
     let _ = error.print();
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let running = std::env::args_os()
-        .skip(1)
-        .find(|word| {
-            [
-                "run", "list", "show", "policy", "advise", "job", "workflow", "approval", "plane", "drill",
-                "help",
-            ]
-            .iter()
-            .any(|verb| word == verb)
-        })
-        .is_some_and(|word| word == "run");
-    ExitCode::from(if running { FAILED } else { 2 })
+    // What can be understood of it all the same says which verb was meant.
+    let meant = Cli::command().ignore_errors(true).try_get_matches();
+    let verb = meant.as_ref().ok().and_then(|matches| matches.subcommand_name());
+    let runs = verb.is_some_and(|verb| RUNNING.contains(&verb));
+    ExitCode::from(if runs { FAILED } else { 2 })
 }

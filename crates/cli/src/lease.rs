@@ -17,17 +17,7 @@ pub(crate) fn print(leases: &[Lease], truncated: bool, output: Output) -> anyhow
     let mut out = anstream::stdout().lock();
     match output {
         Output::Table | Output::Wide => {
-            // No lines and no colour but the heading's: people grep these.
-            let table = table(leases, output == Output::Wide);
-            let bold = anstyle::Style::new().bold();
-            for (at, line) in table.lines().enumerate() {
-                let line = line.trim_end();
-                if at == 0 {
-                    writeln!(out, "{bold}{line}{bold:#}")?;
-                } else {
-                    writeln!(out, "{line}")?;
-                }
-            }
+            write_table(&mut out, table(leases, output == Output::Wide))?;
         }
         Output::Json => {
             let leases: Vec<_> = leases.iter().map(value).collect();
@@ -42,6 +32,23 @@ pub(crate) fn print(leases: &[Lease], truncated: bool, output: Output) -> anyhow
             .try_for_each(|lease| writeln!(out, "{}", lease.name))?,
     }
     out.flush()?;
+    Ok(())
+}
+
+/// No lines and no colour but the heading's: people grep these. Colour is taken out again where it is not wanted.
+pub(crate) fn write_table(out: &mut impl Write, mut table: Table) -> std::io::Result<()> {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let bold = anstyle::Style::new().bold();
+    for (at, line) in table.lines().enumerate() {
+        let line = line.trim_end();
+        if at == 0 {
+            writeln!(out, "{bold}{line}{bold:#}")?;
+        } else {
+            writeln!(out, "{line}")?;
+        }
+    }
     Ok(())
 }
 
@@ -60,8 +67,7 @@ pub(crate) fn free(name: &str) -> Value {
 }
 
 /// The fence is a string: JSON numbers lose bits above 2^53 in many readers.
-fn value(lease: &Lease) -> Value {
-    let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+pub(crate) fn value(lease: &Lease) -> Value {
     json!({
         "name": lease.name.as_str(),
         "held": true,
@@ -72,6 +78,11 @@ fn value(lease: &Lease) -> Value {
         "age_ms": lease.age.map(millis),
         "waiters": lease.waiters,
     })
+}
+
+/// Whole milliseconds, as JSON has them.
+pub(crate) fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn table(leases: &[Lease], wide: bool) -> Table {
@@ -96,9 +107,6 @@ fn table(leases: &[Lease], wide: bool) -> Table {
             row.push(lease.waiters.map_or_else(missing, |waiters| waiters.to_string()));
         }
         table.add_row(row);
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
     }
     table
 }

@@ -16,8 +16,10 @@ pub(crate) fn start(command: &Command) {
             ));
             EnvFilter::new("warn")
         }),
-        // `run` tells the transitions of its one hold in its own words.
-        None if matches!(command, Command::Run(_)) => EnvFilter::new("warn,leasehold_core::observe=off"),
+        // `run` and `elect` tell the transitions of their one hold in their own words.
+        None if matches!(command, Command::Run(_) | Command::Elect(_)) => {
+            EnvFilter::new("warn,leasehold_core::observe=off")
+        }
         None => EnvFilter::new("warn"),
     };
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr())

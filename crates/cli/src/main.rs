@@ -1,14 +1,24 @@
-//! The `leasehold` command: run work under a lease, list and show locks, look at policies, serve, drill.
+//! The `leasehold` command: locks from the command line.
 //!
-//! `args` is what people type, `place` where the store and the policies are. One file per command: `list`, `show`,
-//! `policy`, `dev`, `run/`, `serve/` and `drill/` with their parts. `guardian` and `gate` are the two small processes that `run` puts beside and
-//! before its command; `family` is how a command is ended with everything it has started.
+//! `args` is what people type, `config` and `place` where the store and the policies are, `desk` a verb's way to the store.
+//! One file or folder per verb. `ticket` and `taking` are what `acquire`, `renew` and `release` share, `changes` what `watch`,
+//! `break` and `top` share. `guardian` and `gate` are the two small processes that `run` puts beside and before its command;
+//! `family` is how a command is ended with everything it has started.
 
+mod acquire;
 mod advise;
 mod approval;
 mod args;
+mod audit;
+mod breaking;
+mod changes;
+mod complete;
+mod config;
+mod desk;
 mod dev;
+mod doctor;
 mod drill;
+mod elect;
 mod exit;
 mod family;
 mod gate;
@@ -17,18 +27,29 @@ mod job;
 mod lease;
 mod list;
 mod log;
+mod man;
 mod place;
 mod plane;
 mod policy;
+mod reference;
+mod release;
+mod renew;
 mod run;
 mod say;
 mod serve;
 mod show;
+mod stamp;
+mod store;
+mod taking;
+mod ticket;
+mod top;
+mod watch;
 mod workflow;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::{Cli, Command};
 
@@ -43,25 +64,49 @@ fn main() -> ExitCode {
         Some(leasehold_drill::fleet::WORD) => return leasehold_drill::fleet::worker_main(),
         _ => {}
     }
-    let cli = match Cli::try_parse() {
+    complete::answer();
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => return exit::of_usage(&error),
     };
     log::start(&cli.command);
+    let place = &cli.place;
     match cli.command {
-        Command::Run(args) => run::main(&cli.place, args),
-        Command::List(args) => exit::of_answer(list::main(&cli.place, &args)),
-        Command::Show(args) => exit::of_answer(show::main(&cli.place, &args)),
-        Command::Drill(args) => exit::of_answer(drill::main(&cli.place, args.command)),
-        Command::Advise(args) => exit::of_answer(advise::main(&cli.place, &args)),
-        Command::Serve(args) => exit::of_answer(serve::main(&cli.place, args)),
-        Command::Dev(args) => exit::of_answer(dev::main(&cli.place, &args)),
+        Command::Run(args) => run::main(place, args),
+        Command::Elect(args) => elect::main(place, args),
+        Command::Acquire(args) => exit::of_answer(acquire::main(place, &args)),
+        Command::Renew(args) => exit::of_answer(renew::main(place, &args)),
+        Command::Release(args) => exit::of_answer(release::main(place, &args)),
+        Command::List(args) => exit::of_answer(list::main(place, &args)),
+        Command::Show(args) => exit::of_answer(show::main(place, &args)),
+        Command::Watch(args) => exit::of_answer(watch::main(place, &args)),
+        Command::Break(args) => exit::of_answer(breaking::main(place, &args)),
+        Command::Top(args) => exit::of_answer(top::main(place, &args)),
+        Command::Doctor(args) => exit::of_answer(doctor::main(place, &args)),
+        Command::Drill(args) => exit::of_answer(drill::main(place, args.command)),
+        Command::Advise(args) => exit::of_answer(advise::main(place, &args)),
+        Command::Serve(args) => exit::of_answer(serve::main(place, args)),
+        Command::Dev(args) => exit::of_answer(dev::main(place, &args)),
         Command::Token(args) => exit::of_answer(serve::token(args)),
         Command::Audit(args) => exit::of_answer(serve::audit(&args)),
-        Command::Job(args) => exit::of_answer(job::main(&cli.place, args)),
-        Command::Workflow(args) => exit::of_answer(workflow::main(&cli.place, args)),
-        Command::Approval(args) => exit::of_answer(approval::main(&cli.place, args)),
-        Command::Plane(args) => exit::of_answer(plane::main(&cli.place, args)),
-        Command::Policy(args) => exit::of_answer(policy::main(&cli.place, &args.command)),
+        Command::Job(args) => exit::of_answer(job::main(place, args)),
+        Command::Workflow(args) => exit::of_answer(workflow::main(place, args)),
+        Command::Approval(args) => exit::of_answer(approval::main(place, args)),
+        Command::Plane(args) => exit::of_answer(plane::main(place, args)),
+        Command::Policy(args) => exit::of_answer(policy::main(place, &args.command)),
+        Command::Store(args) => exit::of_answer(store::main(place, &args)),
+        Command::Config(args) => exit::of_answer(config::main(place, &args)),
+        Command::Completions(args) => exit::of_answer(complete::main(&args)),
+        Command::Man(args) => exit::of_answer(man::main(&args)),
     }
+}
+
+/// What was typed, with where the store and the policies were named.
+fn parse() -> Result<Cli, clap::Error> {
+    let matches = Cli::command().try_get_matches()?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    let by_env = |id: &str| matches.value_source(id) == Some(ValueSource::EnvVariable);
+    cli.place.store_by_env = by_env("store");
+    cli.place.policies_by_env = by_env("policies");
+    Ok(cli)
 }

@@ -1,28 +1,23 @@
-//! Where the store and the policies are: flags, then `LEASEHOLD_*`, then `./leasehold.toml`, then defaults.
+//! From where people said things are to the things themselves.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use leasehold::policy::PolicyBook;
 use leasehold::{Holder, StoreUrl};
 
 use crate::args::Place;
-
-/// The policy file that counts if none is named.
-const HERE: &str = "leasehold.toml";
+use crate::config::Config;
 
 impl Place {
-    /// The store: `--store`, `LEASEHOLD_STORE`, or a SQLite file in the user's state folder.
+    /// The store: `--store`, `LEASEHOLD_STORE`, a configuration file, or a SQLite file in the user's state folder.
     pub(crate) fn store(&self) -> anyhow::Result<StoreUrl> {
-        let url = match self.store.as_deref().filter(|url| !url.is_empty()) {
-            Some(url) => StoreUrl::parse(url)?,
-            None => StoreUrl::Sqlite {
-                path: default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?,
-                full: false,
-            },
-        };
-        Ok(url)
+        let store = Config::load(self)?.store;
+        let url = StoreUrl::parse(&store.value);
+        match store.origin.as_str() {
+            "command line" | "default" => Ok(url?),
+            origin => url.with_context(|| format!("store, as {origin} says")),
+        }
     }
 
     /// Where a daemon keeps what must survive its restart, if nobody says.
@@ -32,14 +27,13 @@ impl Place {
     }
 
     /// The policy file, if there is one.
-    pub(crate) fn policy_file(&self) -> Option<PathBuf> {
-        let named = self.policies.clone().filter(|path| !path.as_os_str().is_empty());
-        named.or_else(|| Path::new(HERE).is_file().then(|| PathBuf::from(HERE)))
+    pub(crate) fn policy_file(&self) -> anyhow::Result<Option<PathBuf>> {
+        Ok(Config::load(self)?.policies.map(|file| file.value))
     }
 
     /// The classes, without opening a store.
     pub(crate) fn book(&self) -> anyhow::Result<PolicyBook> {
-        Ok(match self.policy_file() {
+        Ok(match self.policy_file()? {
             Some(path) => PolicyBook::from_file(path)?,
             None => PolicyBook::builtin(),
         })
@@ -47,49 +41,13 @@ impl Place {
 
     /// Who we say we are, if it was said.
     pub(crate) fn holder(&self) -> anyhow::Result<Option<Holder>> {
-        let given = self.holder.as_deref().filter(|text| !text.is_empty());
-        given.map(Holder::new).transpose().context("--holder")
-    }
-}
-
-/// Locks are state that should survive a restart of the session but is not worth a backup: what the XDG base directory
-/// specification calls state.
-fn default_file(state: Option<OsString>, home: Option<OsString>) -> anyhow::Result<PathBuf> {
-    // The specification: a relative path counts as not set.
-    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
-    let state = state.and_then(absolute);
-    let folder = state.or_else(|| home.and_then(absolute).map(|home| home.join(".local/state")));
-    match folder {
-        Some(folder) => Ok(folder.join("leasehold/leasehold.db")),
-        None => bail!(
-            "no store: --store is not given, and neither XDG_STATE_HOME nor HOME says where the default one is\n\
-             name one with --store or LEASEHOLD_STORE, e.g. --store sqlite:/var/lib/leasehold/locks.db"
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(state: Option<&str>, home: Option<&str>) -> anyhow::Result<PathBuf> {
-        default_file(state.map(Into::into), home.map(Into::into))
-    }
-
-    #[test]
-    fn the_default_store_is_in_the_state_folder() {
-        let path = |text: &str| PathBuf::from(text);
-        assert_eq!(
-            file(Some("/s"), Some("/h")).unwrap(),
-            path("/s/leasehold/leasehold.db")
-        );
-        for state in [None, Some(""), Some("relative")] {
-            assert_eq!(
-                file(state, Some("/h")).unwrap(),
-                path("/h/.local/state/leasehold/leasehold.db")
-            );
-        }
-        let said = file(None, None).unwrap_err().to_string();
-        assert!(said.contains("--store"), "{said}");
+        let said = Config::load(self)?.holder;
+        said.map(|said| {
+            Holder::new(&said.value).with_context(|| match said.origin.as_str() {
+                "command line" => "--holder".to_owned(),
+                origin => origin.to_owned(),
+            })
+        })
+        .transpose()
     }
 }

@@ -13,3 +13,28 @@ pub(crate) fn say(text: &str) {
     // One write, so that lines of several processes do not mix; and nobody to tell if it fails.
     let _ = std::io::stderr().lock().write_all(all.as_bytes());
 }
+
+/// At most three lines. Only a policy file can have more to say, and there is a verb for that.
+pub(crate) fn brief(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    match lines.as_slice() {
+        [first, second, _, rest @ ..] if !rest.is_empty() => {
+            let more = rest.len() + 1;
+            format!("{first}\n{second}\n{more} more lines: `leasehold policy check FILE` shows all problems")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::brief;
+
+    #[test]
+    fn no_message_has_more_than_three_lines() {
+        assert_eq!(brief("a\nb\nc"), "a\nb\nc");
+        let cut = brief("a\nb\nc\nd");
+        assert!(cut.starts_with("a\nb\n2 more lines"), "{cut}");
+        assert_eq!(cut.lines().count(), 3);
+    }
+}

@@ -1,28 +1,43 @@
 //! `leasehold show`.
 
-use std::future::Future;
 use std::io::Write;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use leasehold::Name;
-use leasehold::clock::{BootClock, Clock, until};
-use leasehold::store::Failure;
 
-use crate::args::{Output, Place, ShowArgs};
+use crate::args::{Output, Place};
+use crate::complete;
+use crate::desk::Desk;
 use crate::lease::{document, free, print};
-use crate::list::WITHIN;
 use crate::say::say;
+
+/// `leasehold show`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes:
+  0 held      1 free      2 error
+
+Examples:
+  leasehold show job:42
+  leasehold show job:42 -o json
+  if leasehold show -o name deploy >/dev/null; then echo \"someone deploys\"; fi")]
+pub(crate) struct ShowArgs {
+    /// What is locked, e.g. job:42
+    #[arg(add = ArgValueCompleter::new(complete::names))]
+    pub(crate) name: String,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
 
 /// Prints one lease; answers whether there is one.
 pub(crate) fn main(place: &Place, args: &ShowArgs) -> anyhow::Result<bool> {
     let name = Name::new(&args.name)?;
-    let url = place.store()?;
-    let store = url.open()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let found = runtime.block_on(asked(store.inspect(&name, WITHIN)));
-    let found = found.with_context(|| format!("cannot look at {name} in {url}"))?;
+    let desk = Desk::open(place)?;
+    let found = desk.ask(desk.store.inspect(&name, desk.within));
+    let found = found.with_context(|| format!("cannot look at {name} in {}", desk.url))?;
     let (held, json) = (
         found.is_some(),
         matches!(args.output, Output::Json | Output::Jsonl),
@@ -38,14 +53,4 @@ pub(crate) fn main(place: &Place, args: &ShowArgs) -> anyhow::Result<bool> {
         None => say(&format!("{name} is free")),
     }
     Ok(held)
-}
-
-/// Waits for a store's answer, but not much longer than it was told to take.
-pub(crate) async fn asked<T>(question: impl Future<Output = Result<T, Failure>>) -> anyhow::Result<T> {
-    match until(&BootClock, BootClock.now() + WITHIN, question).await {
-        Some(answer) => Ok(answer?),
-        None => Err(anyhow!(
-            "the store did not answer within {WITHIN:?}; is it running?"
-        )),
-    }
 }

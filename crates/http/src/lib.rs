@@ -19,6 +19,7 @@
 mod acquire;
 mod connection;
 mod error;
+mod examine;
 mod inspect;
 mod options;
 mod promise;
@@ -29,5 +30,6 @@ mod tls;
 mod wake;
 pub mod wire;
 
+pub use examine::examine;
 pub use options::HttpOptions;
 pub use store::HttpStore;

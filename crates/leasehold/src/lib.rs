@@ -39,6 +39,7 @@
 //!
 //! What is promised, and what no lock can promise, stands at the top of [`leasehold_core`].
 
+mod examine;
 mod open;
 mod url;
 

@@ -138,7 +138,7 @@ impl StoreUrl {
     }
 
     #[cfg(any(feature = "sqlite", feature = "redis", feature = "http"))]
-    fn failed(&self, failure: leasehold_core::store::Failure) -> OpenError {
+    pub(crate) fn failed(&self, failure: leasehold_core::store::Failure) -> OpenError {
         OpenError::Store {
             url: self.to_string(),
             failure,

@@ -45,6 +45,11 @@ impl<'a> Limit<'a> {
         }
     }
 
+    /// The moment now, on the caller's clock.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// What is left of it.
     pub(crate) fn left(&self) -> Duration {
         self.end.since(self.clock.now())
@@ -111,15 +116,7 @@ impl Dialer {
         push: impl AsyncPushSender,
     ) -> Result<MultiplexedConnection, Failure> {
         let place = self.options.describe();
-        let client = self.client()?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_push_sender(push);
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|err| error::from_connect(err, &place))?;
+        let mut connection = self.connect(push).await?;
         let mut hello = Pipeline::new();
         hello
             .cmd("CLIENT")
@@ -143,6 +140,18 @@ impl Dialer {
             ));
         }
         Ok(connection)
+    }
+
+    /// Connects and authenticates, whatever the server is.
+    pub(crate) async fn connect(&self, push: impl AsyncPushSender) -> Result<MultiplexedConnection, Failure> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(push);
+        self.client()?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|err| error::from_connect(err, &self.options.describe()))
     }
 
     fn client(&self) -> Result<Client, Failure> {

@@ -30,13 +30,14 @@
 //! # Map
 //!
 //! `options` (the URL), `keys` and `slot` (names to keys), `script` and its four Lua files (each step as the server
-//! runs it), `acquire`, `renew`, `release`, `inspect`, `promise`, `wake` (the verbs), `connection` (the way there),
+//! runs it), `acquire`, `renew`, `release`, `inspect`, `promise`, `wake` (the verbs), `examine` (what can be wrong with a server), `connection` (the way there),
 //! `error` (what each failure means).
 
 mod acquire;
 mod connection;
 mod error;
 mod eval;
+mod examine;
 mod inspect;
 mod keys;
 mod options;
@@ -52,6 +53,7 @@ mod value;
 mod wake;
 
 pub use eval::{Lua, Scripting};
+pub use examine::examine;
 pub use keys::{DEFAULT_PREFIX, KeyMap, RESERVED};
 pub use options::RedisOptions;
 pub use store::RedisStore;

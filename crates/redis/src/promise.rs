@@ -27,13 +27,13 @@ pub(crate) async fn promise(store: &Shared, within: Duration) -> Result<Promised
     judge(&fields(info), store.wait_replicas())
 }
 
-fn fields(info: &str) -> HashMap<&str, &str> {
+pub(crate) fn fields(info: &str) -> HashMap<&str, &str> {
     info.lines()
         .filter_map(|line| line.trim_end().split_once(':'))
         .collect()
 }
 
-fn judge(info: &HashMap<&str, &str>, wait_replicas: u32) -> Result<Promised, Failure> {
+pub(crate) fn judge(info: &HashMap<&str, &str>, wait_replicas: u32) -> Result<Promised, Failure> {
     let field = |key: &str| info.get(key).copied().unwrap_or_default();
     if field("role") == "slave" {
         return Err(Failure::not_done(

@@ -30,6 +30,9 @@ const SHARED: &[(u32, &str)] = &[
 /// The magic number of memory filesystems.
 const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58f6];
 
+/// The magic number of the layers that containers are made of.
+const LAYERED: u32 = 0x794c_7630;
+
 /// What a folder lies on, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filesystem {
@@ -44,12 +47,7 @@ pub(crate) enum Filesystem {
 impl Filesystem {
     /// Looks at the filesystem under a folder.
     pub(crate) fn of(folder: &Path) -> Result<Self, Failure> {
-        let found = rustix::fs::statfs(folder).map_err(|error| {
-            error::preparing(error.into(), format_args!("cannot look at {}", folder.display()))
-        })?;
-        // The kernel's field is a signed long on some machines; the magic is its lower half everywhere.
-        let magic = (i128::from(found.f_type) & 0xffff_ffff) as u32;
-        Ok(Self::from_magic(magic))
+        Ok(Self::from_magic(magic(folder)?))
     }
 
     fn from_magic(magic: u32) -> Self {
@@ -75,6 +73,19 @@ impl Filesystem {
             _ => Ok(()),
         }
     }
+}
+
+/// Is it a container's own layer, which other containers do not see and which goes with it?
+pub(crate) fn is_layered(folder: &Path) -> bool {
+    magic(folder).is_ok_and(|magic| magic == LAYERED)
+}
+
+fn magic(folder: &Path) -> Result<u32, Failure> {
+    let found = rustix::fs::statfs(folder).map_err(|error| {
+        error::preparing(error.into(), format_args!("cannot look at {}", folder.display()))
+    })?;
+    // The kernel's field is a signed long on some machines; the magic is its lower half everywhere.
+    Ok((i128::from(found.f_type) & 0xffff_ffff) as u32)
 }
 
 #[cfg(test)]

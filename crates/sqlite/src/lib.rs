@@ -44,13 +44,14 @@
 //! The verbs are `acquire`, `renew`, `release` and `inspect`, each a function from a step (one transaction,
 //! one moment) to an answer. `lease`, `waiter` and `counter` are the rows they work on, `purge` removes old
 //! ones. `connection` runs a step, `worker` brings it to the right thread, `wake` and `mailbox` carry hints
-//! between processes, `error` is the table of what may have happened.
+//! between processes, `error` is the table of what may have happened. `examine` says what is wrong with a file or its place.
 
 mod acquire;
 mod boot;
 mod connection;
 mod counter;
 mod error;
+mod examine;
 mod filesystem;
 mod inspect;
 mod lease;
@@ -68,5 +69,6 @@ mod waiter;
 mod wake;
 mod worker;
 
+pub use examine::examine;
 pub use options::{Durability, SqliteOptions};
 pub use store::SqliteStore;

@@ -15,7 +15,7 @@ use crate::transaction::{Kind, Transaction};
 pub(crate) const VERSION: i64 = 1;
 
 /// `PRAGMA application_id`: "LHLD". Tells our file from another program's.
-const APPLICATION: i64 = 0x4c48_4c44;
+pub(crate) const APPLICATION: i64 = 0x4c48_4c44;
 
 const TABLES: &str = "
     CREATE TABLE meta (
@@ -135,7 +135,7 @@ pub(crate) fn check_boot(db: &Connection, boot: &str) -> Result<(), Halt> {
     .into())
 }
 
-fn boot_of(db: &Connection) -> rusqlite::Result<Option<String>> {
+pub(crate) fn boot_of(db: &Connection) -> rusqlite::Result<Option<String>> {
     db.prepare_cached("SELECT value FROM meta WHERE key = 'boot'")?
         .query_row([], |row| row.get(0))
         .optional()

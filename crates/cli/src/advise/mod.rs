@@ -63,7 +63,7 @@ pub(crate) fn main(place: &Place, args: &AdviseArgs) -> anyhow::Result<bool> {
     }
     let mut out = std::io::stdout().lock();
     if args.write {
-        let file = place.policy_file().unwrap_or_else(|| FRESH.into());
+        let file = place.policy_file()?.unwrap_or_else(|| FRESH.into());
         let before = match std::fs::read_to_string(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),

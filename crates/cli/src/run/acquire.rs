@@ -17,7 +17,7 @@ use crate::say::say;
 const NOTICEABLE: Duration = Duration::from_millis(500);
 
 /// How it went.
-pub(super) enum Got {
+pub(crate) enum Got {
     /// It is ours.
     Held(Hold),
     /// Someone else has it.
@@ -29,7 +29,7 @@ pub(super) enum Got {
 }
 
 /// Acquires. A signal that asks us to end takes back what was asked.
-pub(super) async fn acquire(
+pub(crate) async fn acquire(
     locks: &Locks,
     under: &ClassLocks,
     name: &Name,
@@ -66,7 +66,7 @@ async fn tell_waiting(locks: &Locks, name: &Name) -> std::convert::Infallible {
 }
 
 /// Who has it, and what to do.
-pub(super) fn about_busy(busy: &Busy) -> String {
+pub(crate) fn about_busy(busy: &Busy) -> String {
     let waited = if busy.waited < Duration::from_millis(10) {
         "without waiting".to_owned()
     } else {
@@ -80,7 +80,7 @@ pub(super) fn about_busy(busy: &Busy) -> String {
 }
 
 /// Why there is no answer, and what to do.
-pub(super) fn about_failure(error: &Error, store: String) -> anyhow::Error {
+pub(crate) fn about_failure(error: &Error, store: String) -> anyhow::Error {
     match error {
         Error::Unavailable {
             name,

@@ -3,16 +3,18 @@
 //! `acquire` gets the hold, `supervise` runs the command under it with its guardian (`guard`, `follow`), `child` and
 //! `terminal` are how it is started, `signals` and `talk` what arrives meanwhile.
 
-mod acquire;
+pub(crate) mod acquire;
+mod args;
 mod child;
 mod follow;
 mod guard;
-mod signals;
-mod supervise;
-mod talk;
+pub(crate) mod signals;
+pub(crate) mod supervise;
+pub(crate) mod talk;
 mod terminal;
 
 use std::ffi::OsString;
+use std::future::Future;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,28 +25,33 @@ use leasehold::policy::duration::human;
 use leasehold::{Locks, Name, Outcome, StoreUrl};
 
 use self::acquire::Got;
+pub(crate) use self::args::RunArgs;
 use self::signals::Signals;
 use self::supervise::{Ended, Run};
 use self::talk::Talk;
-use crate::args::{Place, RunArgs};
+use crate::args::Place;
 use crate::exit;
-use crate::say::say;
+use crate::say::{brief, say};
 
 /// How long releases and undos may still take when everything else is over.
-const SETTLE: Duration = Duration::from_secs(1);
+pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 /// `stop_grace` if nobody says: the smaller of this and a sixth of the TTL.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs a command under a lock.
 pub(crate) fn main(place: &Place, args: RunArgs) -> ExitCode {
+    to_the_end(run(place, args))
+}
+
+/// Runs this on the main thread, which `child` relies on, and passes its code on.
+pub(crate) fn to_the_end(work: impl Future<Output = anyhow::Result<u8>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build();
     let code = match runtime {
-        // The main thread drives this future, which `child` relies on.
         Ok(runtime) => {
-            let code = runtime.block_on(run(place, args));
+            let code = runtime.block_on(work);
             // A store call that hangs must not hold up the end.
             runtime.shutdown_background();
             code
@@ -62,7 +69,7 @@ async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
     let mut signals = Signals::listen()?;
     let (ear, mut talk, news) = Talk::new();
     let mut opening = leasehold::open(order.store.to_string()).observer(ear);
-    if let Some(file) = place.policy_file() {
+    if let Some(file) = place.policy_file()? {
         opening = opening.policies(file);
     }
     if let Some(holder) = place.holder()? {
@@ -70,7 +77,7 @@ async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
     }
     let locks = opening.build().await?;
     let class = locks.policies().class(&args.class, BootClock.now())?;
-    let grace = stop_grace(&args, &class);
+    let grace = grace_of(args.stop_grace, args.ttl, &class);
     let mut under = locks.class(&args.class).stop_grace(grace);
     if let Some(ttl) = args.ttl {
         under = under.ttl(ttl);
@@ -101,18 +108,6 @@ async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
     // Whatever happened: what was asked of the store and not answered is undone as far as it can be.
     locks.shutdown(SETTLE).await;
     code
-}
-
-/// At most three lines. Only a policy file can have more to say, and there is a verb for that.
-fn brief(text: &str) -> String {
-    let lines: Vec<_> = text.lines().collect();
-    match lines.as_slice() {
-        [first, second, _, rest @ ..] if !rest.is_empty() => {
-            let more = rest.len() + 1;
-            format!("{first}\n{second}\n{more} more lines: `leasehold policy check FILE` shows all problems")
-        }
-        _ => text.to_owned(),
-    }
 }
 
 /// What is to be done, checked before anything is opened.
@@ -151,15 +146,15 @@ impl Order {
 }
 
 /// A future in this process stops where it is dropped, so classes mostly say 0; a process needs time to stop.
-fn stop_grace(args: &RunArgs, class: &Class) -> Duration {
-    let ttl = args.ttl.unwrap_or(class.ttl.get());
-    args.stop_grace
+pub(crate) fn grace_of(asked: Option<Duration>, ttl: Option<Duration>, class: &Class) -> Duration {
+    let ttl = ttl.unwrap_or(class.ttl.get());
+    asked
         .or(Some(class.stop_grace).filter(|grace| !grace.is_zero()))
         .unwrap_or_else(|| GRACE.min(ttl / 6))
 }
 
 /// Says what there is to say, and answers the exit code.
-fn conclude(
+pub(crate) fn conclude(
     locks: &Locks,
     name: &Name,
     ended: anyhow::Result<Ended>,
@@ -197,18 +192,5 @@ fn conclude(
             ));
             Ok(exit::LOST)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::brief;
-
-    #[test]
-    fn no_message_has_more_than_three_lines() {
-        assert_eq!(brief("a\nb\nc"), "a\nb\nc");
-        let cut = brief("a\nb\nc\nd");
-        assert!(cut.starts_with("a\nb\n2 more lines"), "{cut}");
-        assert_eq!(cut.lines().count(), 3);
     }
 }

@@ -29,20 +29,20 @@ const RESTARTS: u32 = 3;
 
 /// What to run.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// The command and its arguments.
-    pub(super) argv: Vec<OsString>,
+    pub(crate) argv: Vec<OsString>,
     /// For its environment.
-    pub(super) store: StoreUrl,
+    pub(crate) store: StoreUrl,
     /// For its environment.
-    pub(super) holder: String,
+    pub(crate) holder: String,
     /// What the deadline leaves for stopping it.
-    pub(super) grace: Duration,
+    pub(crate) grace: Duration,
 }
 
 /// How the command ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// Without our doing.
     ByItself(ExitStatus),
     /// Because the lease was lost.
@@ -55,7 +55,7 @@ pub(super) enum Ended {
 }
 
 /// Runs the command and gives the lease back when nobody of it is left.
-pub(super) async fn supervise(
+pub(crate) async fn supervise(
     run: &Run,
     hold: Hold,
     signals: &mut Signals,

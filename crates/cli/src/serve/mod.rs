@@ -31,7 +31,7 @@ pub(crate) fn main(place: &Place, args: ServeArgs) -> anyhow::Result<bool> {
     let store = url.to_string();
     let setting = Setting {
         url,
-        policies: place.policy_file(),
+        policies: place.policy_file()?,
         plane: args.plane.then_some(Within::Routes),
         config: args.config()?,
     };

@@ -251,7 +251,8 @@ impl Field {
 }
 
 /// The candidate that looks most like what was typed, if one does.
-pub(crate) fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // What nobody could have meant is not measured: the distance costs the product of both lengths.
     if typed.len() > 128 {
         return None;

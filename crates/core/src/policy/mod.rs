@@ -36,9 +36,10 @@ pub use check::{check, check_name, check_store};
 pub use class::{
     AcquirePolicy, Class, Enforcement, OnError, OnFailure, ReleasePolicy, ReleaseWhen, RenewPolicy,
 };
-pub use field::Field;
+pub use field::{Field, nearest};
 pub use origin::{Origin, Resolved};
 pub use overrides::LONGEST_OVERRIDE;
 pub use plan::RenewPlan;
 pub use reload::FileWatch;
 pub use rule::{Action, Rule, Signal};
+pub use schema::SETTINGS;

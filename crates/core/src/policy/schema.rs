@@ -29,6 +29,10 @@ pub(crate) struct ClassText {
     pub(crate) flawed: bool,
 }
 
+/// What a configuration file may say besides its classes: the command's own settings, which `leasehold` reads. Here they
+/// are passed over, so that one `leasehold.toml` serves the command and every program that opens it as its policies.
+pub const SETTINGS: &[&str] = &["audit_file", "holder", "policies", "store", "timeout"];
+
 /// The legs of a class: tables within it.
 const LEGS: [&str; 3] = ["acquire", "renew", "release"];
 
@@ -70,8 +74,11 @@ pub(crate) fn read(text: &str, path: &Arc<str>) -> (Vec<ClassText>, Vec<Invalid>
                 "",
                 "must be tables: write [class.NAME]",
             ),
+            (other, _) if SETTINGS.contains(&other) => {}
             (other, _) => {
-                let why = unknown(other, ["class"], "[class.NAME] tables");
+                let known = ["class"].into_iter().chain(SETTINGS.iter().copied());
+                let all = format!("[class.NAME] tables, and before them {}", SETTINGS.join(", "));
+                let why = unknown(other, known, &all);
                 reader.problem(key.span().start, other, "", &why);
             }
         }

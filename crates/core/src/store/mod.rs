@@ -10,6 +10,7 @@ mod answer;
 mod ask;
 mod capability;
 mod failure;
+mod finding;
 mod listener;
 
 use std::fmt;
@@ -22,6 +23,7 @@ pub use answer::{Answer, Busy, Given, Grant, Lease, Listing, Renewed};
 pub use ask::{Ask, Claim, Giving, Mode, Renewal};
 pub use capability::{Capabilities, Promise, Promised};
 pub use failure::{Cause, Failure};
+pub use finding::{Examination, Finding, Severity};
 pub use listener::{Listener, Wakers};
 
 use crate::word::{Name, Token};

@@ -1,0 +1,265 @@
+//! `leasehold break`: end someone else's lease, after having looked whether its holder is alive.
+//!
+//! A plain store carries no messages, so the holder cannot be asked. But whoever is alive renews: the lease is watched
+//! for as long as its class takes to renew, and one that is extended meanwhile is not broken without `--force`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+use leasehold::clock::{BootClock, Clock, ClockExt, Moment};
+use leasehold::policy::duration::human;
+use leasehold::store::{Claim, Given, Giving, Lease};
+use leasehold::{Fence, Name};
+use serde_json::json;
+
+use crate::args::{Form, Place};
+use crate::changes::{Kind, Looks};
+use crate::config::Config;
+use crate::desk::Desk;
+use crate::lease::{millis, short};
+use crate::say::say;
+use crate::{audit, complete};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+/// What is watched if nobody knows how often the class renews.
+const UNKNOWN: Duration = Duration::from_secs(20);
+/// On top of the interval: a renewal may be late by its time-out and one retry.
+const LATE: u32 = 2;
+
+/// `leasehold break`.
+#[derive(Debug, Args)]
+#[command(after_long_help = BREAK_HELP, after_help = "See --help for what it does to whom, exit codes and examples.")]
+pub(crate) struct BreakArgs {
+    /// Why: goes into the record
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Break it even if its holder is alive
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// How long to watch whether the holder renews, instead of what its class takes; 0s looks once
+    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    pub(crate) wait: Option<Duration>,
+    /// Only the grant with this fence, e.g. the one you saw in a list
+    #[arg(long, value_name = "N")]
+    pub(crate) fence: Option<Fence>,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Form::Text)]
+    pub(crate) output: Form,
+    /// What is locked, e.g. job:42
+    #[arg(add = ArgValueCompleter::new(complete::names))]
+    pub(crate) name: String,
+}
+
+const BREAK_HELP: &str = "\
+What it does:
+  It watches the lease for as long as its class takes to renew it. A holder that renews meanwhile is alive, and its lease
+  is not broken without --force. A lease that nobody renews is ended: exactly the grant that was seen, not a later one.
+  The name is free at once (or the next waiter's), with a greater fence. The broken holder learns of it with its next
+  renewal and is stopped, or goes on, as its class says; its writes are refused where fences are checked.
+  Who broke which lease, when and why is written down before and after, in audit_file (see `leasehold config show`).
+
+Exit codes:
+  0 broken      1 not broken: it is free, has changed hands, or its holder is alive      2 error
+
+Examples:
+  leasehold break job:42 --reason 'host db-3 burnt down'
+  leasehold break job:42 --reason 'stuck, INC-7' --force
+  leasehold break job:42 --reason 'stuck, INC-7' --force --wait 0s --fence 1790000000000000";
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Broken,
+    Free,
+    Alive,
+    Changed,
+}
+
+impl Outcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Broken => "broken",
+            Self::Free => "free",
+            Self::Alive => "alive",
+            Self::Changed => "changed",
+        }
+    }
+}
+
+/// Breaks a lease; answers whether it was broken.
+pub(crate) fn main(place: &Place, args: &BreakArgs) -> anyhow::Result<bool> {
+    let name = Name::new(&args.name)?;
+    if args.reason.trim().is_empty() {
+        bail!("--reason is empty: say why, for whoever asks later");
+    }
+    let audit_file = Config::load(place)?.audit_file.value;
+    let desk = Desk::open(place)?;
+    let look = || {
+        let found = desk.ask(desk.store.inspect(&name, desk.within));
+        found.with_context(|| format!("cannot look at {name} in {}", desk.url))
+    };
+    let Some(lease) = look()? else {
+        return conclude(args, None, Outcome::Free, Duration::ZERO);
+    };
+    let answered = BootClock.now();
+    let Some(fence) = lease.fence else {
+        bail!(
+            "{name} is held by {}, which is not one of ours and has no fence: nobody can say which grant would be broken\n\
+             end it with its own tools, or delete its key by hand",
+            lease.holder
+        );
+    };
+    if args.fence.is_some_and(|wanted| wanted != fence) {
+        return conclude(args, Some(&lease), Outcome::Changed, Duration::ZERO);
+    }
+    let (seen, watched) = watch(place, args, &desk, (&lease, answered), look)?;
+    let entry = |outcome: &str| {
+        json!({
+            "action": "break", "outcome": outcome, "name": name.as_str(), "store": desk.url.to_string(),
+            "holder": lease.holder, "class": lease.class, "fence": fence.to_string(),
+            "reason": args.reason, "forced": args.force && seen == Outcome::Alive, "watched_ms": millis(watched),
+        })
+    };
+    if seen == Outcome::Free || seen == Outcome::Changed || (seen == Outcome::Alive && !args.force) {
+        audit::record(
+            &audit_file,
+            entry(if seen == Outcome::Alive {
+                "refused"
+            } else {
+                seen.as_str()
+            }),
+        )?;
+        return conclude(args, Some(&lease), seen, watched);
+    }
+    audit::record(&audit_file, entry("begun"))?;
+    let giving = Giving {
+        name: name.clone(),
+        claim: Claim::Seen(fence),
+        tombstone: None,
+    };
+    let given = desk.ask(desk.store.release(&giving, desk.within));
+    let outcome = match &given {
+        Ok(Given::Released) => "broken",
+        Ok(Given::NotOwned) => "changed",
+        Err(_) => "unknown",
+    };
+    audit::record(&audit_file, entry(outcome))?;
+    let given = given.with_context(|| {
+        format!("cannot say whether the lease of {name} was broken: look with `leasehold show {name}` before trying again")
+    })?;
+    let outcome = if given == Given::Released {
+        Outcome::Broken
+    } else {
+        Outcome::Changed
+    };
+    conclude(args, Some(&lease), outcome, watched)
+}
+
+/// Looks whether the holder renews. `Broken` here means: nobody did.
+fn watch(
+    place: &Place,
+    args: &BreakArgs,
+    desk: &Desk,
+    (lease, answered): (&Lease, Moment),
+    look: impl Fn() -> anyhow::Result<Option<Lease>>,
+) -> anyhow::Result<(Outcome, Duration)> {
+    let window = match args.wait {
+        Some(wait) => wait,
+        None => window(place, lease)?,
+    };
+    let started = BootClock.now();
+    let end = started + window;
+    if window > Duration::from_secs(1) {
+        say(&format!(
+            "watching for up to {} whether {} renews {}: this store carries no message to it",
+            human(window),
+            lease.holder,
+            lease.name
+        ));
+    }
+    let mut looks = Looks::default();
+    looks.look(std::slice::from_ref(lease), answered, answered, false);
+    while BootClock.now() < end {
+        desk.wait(BootClock.sleep(LOOK.min(end.since(BootClock.now()))));
+        let sent = BootClock.now();
+        let Some(now) = look()? else {
+            return Ok((Outcome::Free, BootClock.now().since(started)));
+        };
+        let at = BootClock.now();
+        let changes = looks.look(std::slice::from_ref(&now), sent, at, false);
+        match changes.first().map(|change| change.kind) {
+            Some(Kind::Renewed) => return Ok((Outcome::Alive, at.since(started))),
+            Some(Kind::Passed) => return Ok((Outcome::Changed, at.since(started))),
+            _ => {}
+        }
+    }
+    Ok((Outcome::Broken, BootClock.now().since(started)))
+}
+
+/// How long a living holder of this class may take to renew, or until the lease is over by itself.
+fn window(place: &Place, lease: &Lease) -> anyhow::Result<Duration> {
+    let class = lease.class.as_deref().and_then(|class| {
+        let book = place.book().ok()?;
+        book.class(class, BootClock.now()).ok()
+    });
+    let renews = match class {
+        // It never renews, so only the end of its lease says anything.
+        Some(class) if class.renew.every.is_none() => Duration::MAX,
+        Some(class) => class
+            .renew
+            .every
+            .unwrap_or(UNKNOWN)
+            .saturating_add(class.renew.timeout * LATE),
+        None => UNKNOWN,
+    };
+    // A little after its end, so that its end is seen.
+    Ok(lease
+        .remaining
+        .map_or(renews, |left| renews.min(left + LOOK))
+        .min(Duration::from_secs(3600)))
+}
+
+fn conclude(
+    args: &BreakArgs,
+    lease: Option<&Lease>,
+    outcome: Outcome,
+    watched: Duration,
+) -> anyhow::Result<bool> {
+    let name = &args.name;
+    if args.output == Form::Json {
+        let all = json!({
+            "schema_version": 1,
+            "name": name,
+            "outcome": outcome.as_str(),
+            "broken": outcome == Outcome::Broken,
+            "holder": lease.map(|lease| lease.holder.clone()),
+            "fence": lease.and_then(|lease| lease.fence).map(|fence| fence.to_string()),
+            "reason": args.reason,
+            "watched_ms": millis(watched),
+        });
+        writeln!(std::io::stdout().lock(), "{all:#}")?;
+    }
+    let holder = lease.map_or("", |lease| lease.holder.as_str());
+    match outcome {
+        Outcome::Broken => {
+            let fence = lease
+                .and_then(|lease| lease.fence)
+                .map_or_else(String::new, |fence| fence.to_string());
+            say(&format!("broke the lease of {holder} on {name} (fence {fence})"));
+        }
+        Outcome::Free => say(&format!("{name} is free: there is nothing to break")),
+        Outcome::Changed => say(&format!(
+            "{name} has another grant than the one that was to be broken: look again with `leasehold show {name}`"
+        )),
+        Outcome::Alive => say(&format!(
+            "{name} was not broken: {holder} is alive and renewed it within {}\n\
+             stop that process, or break it all the same with --force; its work may then overlap with the next holder's",
+            short(watched.max(LOOK))
+        )),
+    }
+    Ok(outcome == Outcome::Broken)
+}

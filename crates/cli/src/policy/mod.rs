@@ -1,0 +1,90 @@
+//! `leasehold policy`: look at the classes, check a file, change a running daemon's for a while.
+
+mod check;
+mod remote;
+mod show;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use clap_complete::engine::{ArgValueCompleter, PathCompleter};
+
+use crate::args::{Form, Place};
+use crate::complete;
+
+/// `leasehold policy`.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+/// What to do with policies.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Check a policy file: 0 good, 1 not, 2 error
+    #[command(after_help = "\
+Examples:
+  leasehold policy check leasehold.toml")]
+    Check {
+        /// The file
+        #[arg(add = ArgValueCompleter::new(PathCompleter::file()))]
+        file: PathBuf,
+    },
+    /// Show classes with the origin of every value
+    #[command(after_help = "\
+Examples:
+  leasehold policy show
+  leasehold policy show scheduler
+  leasehold --policies leasehold.toml policy show report -o json")]
+    Show {
+        /// Only this class
+        #[arg(add = ArgValueCompleter::new(complete::classes))]
+        class: Option<String>,
+        /// How to print
+        #[arg(short, long, value_enum, default_value_t = Form::Text)]
+        output: Form,
+    },
+    /// Change one field of a class in a running daemon, for a while and with a reason
+    #[command(after_help = "\
+The change is in force at once, for holds that are held too, reverts by itself, and is told as an event.
+
+Examples:
+  leasehold --store http://127.0.0.1:7420 policy set workflow acquire.on_error fail-closed --for 30m --reason 'INC-7'")]
+    Set {
+        /// The class
+        #[arg(add = ArgValueCompleter::new(complete::classes))]
+        class: String,
+        /// The field, e.g. acquire.on_error
+        field: String,
+        /// Its value, as a policy file would have it
+        value: String,
+        /// For how long
+        #[arg(long = "for", value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+        lasting: Duration,
+        /// Why: goes into the record
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Show how a running daemon's classes were changed, by whom and why
+    #[command(after_help = "\
+Examples:
+  leasehold --store http://127.0.0.1:7420 policy history
+  leasehold --store http://127.0.0.1:7420 policy history -o json")]
+    History {
+        /// How to print
+        #[arg(short, long, value_enum, default_value_t = Form::Text)]
+        output: Form,
+    },
+}
+
+/// Does what was asked.
+pub(crate) fn main(place: &Place, command: &PolicyCommand) -> anyhow::Result<bool> {
+    match command {
+        PolicyCommand::Check { file } => check::main(file),
+        PolicyCommand::Show { class, output } => show::main(place, class.as_deref(), *output),
+        PolicyCommand::Set { .. } => remote::set(place, command),
+        PolicyCommand::History { output } => remote::history(place, *output),
+    }
+}

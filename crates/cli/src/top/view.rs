@@ -1,0 +1,335 @@
+//! The screen: a heading, the locks with their bars, what happened, and the keys.
+
+use std::time::Duration;
+
+use leasehold::clock::Moment;
+use leasehold::store::Lease;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
+
+use super::model::{Column, Model};
+use crate::changes::Kind;
+use crate::lease::short;
+
+/// How wide a bar is.
+const BAR: usize = 16;
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Moment, colour: bool) {
+    let events = (frame.area().height / 3).clamp(3, 12);
+    let [head, locks, news, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(3),
+        Constraint::Length(events),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(heading(model, now, colour), head);
+    draw_locks(frame, locks, model, now, colour);
+    draw_events(frame, news, model, colour);
+    frame.render_widget(keys(model), foot);
+}
+
+fn paint(colour: bool, with: Color) -> Style {
+    if colour {
+        Style::new().fg(with)
+    } else {
+        Style::new()
+    }
+}
+
+fn heading<'a>(model: &'a Model, now: Moment, colour: bool) -> Line<'a> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let (held, waiting) = model.totals();
+    let mut parts = vec![
+        Span::styled("leasehold ", bold),
+        Span::raw(model.store.as_str()),
+        Span::raw(format!("  {held} held, {waiting} waiting")),
+    ];
+    if model.truncated {
+        parts.push(Span::raw(" (there are more)"));
+    }
+    if model.paused {
+        parts.push(Span::styled("  PAUSED", bold));
+    }
+    if let Some(error) = &model.error {
+        let since = model
+            .at
+            .map_or_else(String::new, |at| format!(" for {}", short(now.since(at))));
+        let error = error.lines().next().unwrap_or_default();
+        parts.push(Span::styled(
+            format!("  NO ANSWER{since}: {error}"),
+            paint(colour, Color::Red).patch(bold),
+        ));
+    }
+    Line::from(parts)
+}
+
+fn draw_locks(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Moment, colour: bool) {
+    let heads = [
+        (Some(Column::Name), "NAME"),
+        (Some(Column::Holder), "HOLDER"),
+        (None, "CLASS"),
+        (None, "FENCE"),
+        (Some(Column::Remaining), "REMAINING"),
+        (Some(Column::Age), "AGE"),
+        (Some(Column::Waiters), "WAITERS"),
+    ];
+    let arrow = if model.backwards { "▲" } else { "▼" };
+    let head = heads.map(|(column, text)| {
+        let sorted = column == Some(model.sort);
+        Cell::from(if sorted {
+            format!("{text}{arrow}")
+        } else {
+            text.to_owned()
+        })
+    });
+    let rows = model.rows(now);
+    let rows = rows
+        .into_iter()
+        .skip(model.top)
+        .map(|(lease, left, share)| row(lease, left, share, colour));
+    let widths = [
+        Constraint::Fill(3),
+        Constraint::Fill(2),
+        Constraint::Length(17),
+        Constraint::Length(16),
+        Constraint::Length(u16::try_from(BAR + 11).unwrap_or(27)),
+        Constraint::Length(9),
+        Constraint::Length(8),
+    ];
+    let table = Table::new(rows, widths)
+        .header(Row::new(head).style(Style::new().add_modifier(Modifier::BOLD)))
+        .column_spacing(1);
+    frame.render_widget(table, area);
+}
+
+fn row<'a>(lease: &'a Lease, left: Option<Duration>, share: f64, colour: bool) -> Row<'a> {
+    let missing = || "-".to_owned();
+    let time = left.map_or_else(|| "never ends".to_owned(), short);
+    let hue = if share > 0.5 {
+        Color::Green
+    } else if share > 0.25 {
+        Color::Yellow
+    } else {
+        Color::Red
+    };
+    Row::new([
+        Cell::from(lease.name.as_str()),
+        Cell::from(lease.holder.as_str()),
+        Cell::from(lease.class.clone().unwrap_or_else(missing)),
+        Cell::from(lease.fence.map_or_else(missing, |fence| fence.to_string())),
+        Cell::from(Line::from(vec![
+            Span::styled(bar(share), paint(colour, hue)),
+            Span::raw(format!(" {time}")),
+        ])),
+        Cell::from(lease.age.map_or_else(missing, short)),
+        Cell::from(lease.waiters.map_or_else(missing, |waiters| waiters.to_string())),
+    ])
+}
+
+/// What is left, as a bar of a fixed width.
+fn bar(share: f64) -> String {
+    // The share is between 0 and 1, so this is between 0 and the width.
+    let full = (share * BAR as f64).round() as usize;
+    format!(
+        "{}{}",
+        "█".repeat(full.min(BAR)),
+        "░".repeat(BAR.saturating_sub(full))
+    )
+}
+
+fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, colour: bool) {
+    let lines: Vec<Line<'_>> = model
+        .events
+        .iter()
+        .take(usize::from(area.height))
+        .map(|(time, change)| {
+            let lease = &change.lease;
+            let fence = lease
+                .fence
+                .map_or_else(String::new, |fence| format!(" fence {fence}"));
+            let hue = match change.kind {
+                Kind::Acquired => Color::Green,
+                Kind::Freed => Color::Yellow,
+                Kind::Passed => Color::Magenta,
+                Kind::Renewed | Kind::Waiters => Color::DarkGray,
+            };
+            Line::from(vec![
+                Span::raw(format!("{time} ")),
+                Span::styled(format!("{:8}", change.kind.as_str()), paint(colour, hue)),
+                Span::raw(format!(" {} {}{fence}", lease.name, lease.holder)),
+            ])
+        })
+        .collect();
+    let block = Block::new().borders(Borders::TOP).title(" what happened ");
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+fn keys(model: &Model) -> Line<'_> {
+    if model.typing {
+        return Line::from(format!("/{}▏ Enter keeps it, Esc clears it", model.filter));
+    }
+    let filter = if model.filter.is_empty() {
+        String::new()
+    } else {
+        format!("  showing only {:?}", model.filter)
+    };
+    Line::from(format!(
+        "q quit  / filter  s sort by {}  r reverse  p pause{filter}",
+        model.sort.as_str()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::{Fence, Name};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+    use super::super::model::Wish;
+    use super::super::poll::Look;
+    use super::*;
+
+    fn lease(name: &str, fence: u64, left: u64, waiters: u64) -> Lease {
+        Lease {
+            name: Name::new(name).unwrap(),
+            holder: format!("host:{fence}"),
+            class: Some("scheduler".into()),
+            fence: Fence::new(fence),
+            remaining: Some(Duration::from_secs(left)),
+            age: Some(Duration::from_secs(90)),
+            waiters: Some(waiters),
+        }
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn look(model: &mut Model, seconds: u64, leases: &[Lease]) {
+        let seen = Ok((leases.to_vec(), false));
+        let at = at(seconds);
+        model.take(Look { sent: at, at, seen });
+    }
+
+    fn screen(model: &Model, seconds: u64) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(110, 12)).unwrap();
+        terminal
+            .draw(|frame| draw(frame, model, at(seconds), true))
+            .unwrap();
+        let buffer = terminal.backend().buffer().clone();
+        let lines = buffer.content().chunks(110).map(|line| {
+            let line: String = line.iter().map(|cell| cell.symbol()).collect();
+            format!("{}\n", line.trim_end())
+        });
+        lines.collect()
+    }
+
+    fn press(model: &mut Model, keys: &str) {
+        for key in keys.chars() {
+            let code = if key == '\n' {
+                KeyCode::Enter
+            } else {
+                KeyCode::Char(key)
+            };
+            assert_eq!(model.key(KeyEvent::new(code, KeyModifiers::NONE)), Wish::Stay);
+        }
+    }
+
+    #[test]
+    fn the_screen_shows_locks_bars_and_events() {
+        let mut model = Model::new("memory:".into());
+        look(
+            &mut model,
+            1,
+            &[lease("job:a", 7, 60, 0), lease("job:b", 8, 60, 2)],
+        );
+        look(
+            &mut model,
+            31,
+            &[lease("job:a", 7, 30, 0), lease("job:b", 8, 60, 2)],
+        );
+        look(
+            &mut model,
+            32,
+            &[lease("job:a", 7, 29, 0), lease("job:c", 9, 10, 0)],
+        );
+        let shown = screen(&model, 32);
+        assert!(
+            shown.starts_with("leasehold memory:  2 held, 0 waiting"),
+            "{shown}"
+        );
+        assert!(shown.contains("job:a"), "{shown}");
+        assert!(shown.contains("████████░░░░░░░░ 29s"), "{shown}");
+        assert!(shown.contains("renewed  job:b host:8 fence 8"), "{shown}");
+        assert!(shown.contains("freed    job:b host:8"), "{shown}");
+        assert!(shown.contains("acquired job:c host:9"), "{shown}");
+        // Time goes on between two looks.
+        assert!(screen(&model, 40).contains(" 21s"), "{}", screen(&model, 40));
+    }
+
+    #[test]
+    fn keys_filter_sort_pause_and_quit() {
+        let mut model = Model::new("memory:".into());
+        look(
+            &mut model,
+            1,
+            &[
+                lease("job:a", 7, 60, 0),
+                lease("job:b", 8, 20, 2),
+                lease("x", 9, 40, 1),
+            ],
+        );
+        let names = |model: &Model| -> Vec<String> {
+            model
+                .rows(at(1))
+                .iter()
+                .map(|row| row.0.name.to_string())
+                .collect()
+        };
+        press(&mut model, "/job\n");
+        assert_eq!(names(&model), ["job:a", "job:b"]);
+        assert!(screen(&model, 1).contains("showing only \"job\""));
+        assert_eq!(
+            model.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)),
+            Wish::Stay
+        );
+        press(&mut model, "ss");
+        assert_eq!(names(&model), ["job:b", "x", "job:a"], "by time left");
+        press(&mut model, "r");
+        assert_eq!(names(&model), ["job:a", "x", "job:b"]);
+        press(&mut model, "p");
+        look(&mut model, 2, &[]);
+        assert_eq!(names(&model).len(), 3, "paused");
+        assert_eq!(
+            model.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)),
+            Wish::Quit
+        );
+        // In the filter, q is a letter.
+        press(&mut model, "/q");
+        assert!(model.typing);
+    }
+
+    #[test]
+    fn a_silent_store_is_told_and_the_last_look_stays() {
+        let mut model = Model::new("redis://h".into());
+        look(&mut model, 1, &[lease("job:a", 7, 60, 0)]);
+        let seen = Err("the store did not answer".to_owned());
+        model.take(Look {
+            sent: at(8),
+            at: at(9),
+            seen,
+        });
+        let shown = screen(&model, 11);
+        assert!(
+            shown.contains("NO ANSWER for 10s: the store did not answer"),
+            "{shown}"
+        );
+        assert!(shown.contains("job:a"), "{shown}");
+    }
+}
