@@ -321,9 +321,12 @@ mod tests {
         let breaks = |code| vec![(code, Severity::Breaks)];
 
         sql(&path("other.db"), "CREATE TABLE t (x)");
+        let private = |path: &Path| fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+        private(&path("other.db"));
         assert_eq!(codes(&path("other.db")), breaks("sqlite.foreign"));
 
         fs::write(path("text.db"), "this is no database, and is longer than one hundred bytes, which is what SQLite reads of a file first of all").unwrap();
+        private(&path("text.db"));
         assert_eq!(codes(&path("text.db")), breaks("sqlite.unreadable"));
 
         fs::create_dir(path("folder.db")).unwrap();
