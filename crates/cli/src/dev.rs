@@ -10,6 +10,11 @@ use crate::serve::{LISTEN, Setting, Within};
 
 /// `leasehold dev`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  leasehold dev
+  leasehold dev --listen 127.0.0.1:8000
+  leasehold --store http://127.0.0.1:7420 list    # in another terminal")]
 pub(crate) struct DevArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN, env = "LEASEHOLD_LISTEN")]

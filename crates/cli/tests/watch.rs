@@ -41,14 +41,17 @@ fn what_happens_to_a_lock_is_told_in_order() {
     });
     assert_eq!(code(&stage.run(&["release", "--token-file", "u"])), 0);
     told("freed");
-    // On a busy machine the waiter may take longer than a hand-over waits for it, and gets it as anyone else.
+    // A lease that is handed over is short until its new holder confirms it, which looks like a renewal. On a busy machine
+    // the waiter may take longer than a hand-over waits for it, and gets it as anyone else.
     let expected: [&[&str]; 2] = [&["passed", "freed"], &["freed", "acquired", "freed"]];
     let kinds = kinds();
     assert_eq!(kinds[..3], ["acquired", "renewed", "waiters"]);
-    assert!(
-        expected.contains(&&kinds[3..].iter().map(String::as_str).collect::<Vec<_>>()[..]),
-        "{kinds:?}"
-    );
+    let rest: Vec<&str> = kinds[3..]
+        .iter()
+        .map(String::as_str)
+        .filter(|kind| *kind != "renewed")
+        .collect();
+    assert!(expected.contains(&&rest[..]), "{kinds:?}");
     assert!(!watch.stdout().contains("other"), "{}", watch.stdout());
 }
 

@@ -25,7 +25,10 @@ pub async fn examine(options: &HttpOptions, within: Duration) -> Result<Examinat
     if !options.tls && !loopback(&options.host) {
         out.found(Finding::breaks(
             "http.plain",
-            format!("{} is reached without TLS: whoever is on the way can read tokens and end locks", options.describe()),
+            format!(
+                "{} is reached without TLS: whoever is on the way can read tokens and end locks",
+                options.describe()
+            ),
             "serve it with TLS and write https://, or reach it through a tunnel on this host",
         ));
     }

@@ -28,13 +28,15 @@ impl StoreUrl {
             }
             #[cfg(feature = "redis")]
             Self::Redis { url } => {
-                let options = leasehold_redis::RedisOptions::parse(url).map_err(|failure| self.failed(failure))?;
+                let options =
+                    leasehold_redis::RedisOptions::parse(url).map_err(|failure| self.failed(failure))?;
                 let examined = leasehold_redis::examine(&options, within).await;
                 examined.map_err(|failure| self.failed(failure))
             }
             #[cfg(feature = "http")]
             Self::Http { url } => {
-                let options = leasehold_http::HttpOptions::parse(url).map_err(|failure| self.failed(failure))?;
+                let options =
+                    leasehold_http::HttpOptions::parse(url).map_err(|failure| self.failed(failure))?;
                 let examined = leasehold_http::examine(&options, within).await;
                 examined.map_err(|failure| self.failed(failure))
             }
@@ -43,7 +45,8 @@ impl StoreUrl {
                 let _ = within;
                 Err(OpenError::Url {
                     url: self.to_string(),
-                    why: "this build does not contain that store; build it with the feature of its name".into(),
+                    why: "this build does not contain that store; build it with the feature of its name"
+                        .into(),
                 })
             }
         }

@@ -113,7 +113,7 @@ impl PlaneStoreArg {
 /// Opened by the URL's value and not by its text, which hides secrets.
 fn locks(place: &Place, url: &StoreUrl, holder: Option<leasehold::Holder>) -> anyhow::Result<Locks> {
     let mut builder = Locks::builder(url.open()?);
-    if let Some(file) = place.policy_file() {
+    if let Some(file) = place.policy_file()? {
         builder = builder.policies(place.book()?).policy_file(file);
     }
     if let Some(holder) = holder.or(place.holder()?) {
