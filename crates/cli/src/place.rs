@@ -22,8 +22,10 @@ impl Place {
 
     /// Where a daemon keeps what must survive its restart, if nobody says.
     pub(crate) fn daemon_folder() -> anyhow::Result<PathBuf> {
-        let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
-        Ok(file.with_file_name("daemon"))
+        let folder = Config::state_folder().context(
+            "neither XDG_STATE_HOME nor HOME says where a daemon's files go: name a folder for them",
+        )?;
+        Ok(folder.join("daemon"))
     }
 
     /// The policy file, if there is one.

@@ -83,6 +83,9 @@ Examples:
 
 /// `leasehold audit`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  leasehold audit verify ~/.local/state/leasehold/daemon/audit.jsonl")]
 pub(crate) struct AuditArgs {
     #[command(subcommand)]
     pub(crate) command: AuditCommand,
