@@ -54,8 +54,8 @@ BEGIN { free = first }
   key = l " / " p
   if (!(key in runs)) { order[++keys] = key; keyed[key] = l }
   runs[key]++
-  # The model walks through the same states each time: its runs do not add up.
-  if (l == "model") { sums[key] = 0; delete happened[key] }
+  # These go through the same things each time: their runs do not add up.
+  if (l == "model" || l == "bugs" || l == "mutants") { sums[key] = 0; delete happened[key] }
   if (result == "pass") { passed[key]++; sums[key] += count; if (events[NR] != "") happened[key] += events[NR] }
   last[key] = NR
 }
@@ -72,8 +72,14 @@ END {
   write_page()
 }
 
-function unit(l) { return l == "simulation" ? "histories" : l == "fuzz" ? "executions" : "configurations" }
-function event(l) { return l == "simulation" ? "events" : "transitions" }
+function unit(l) {
+  return l == "simulation" ? "histories" : l == "fuzz" ? "executions" : l == "model" ? "configurations" : \
+    l == "soak" ? "faults" : l == "bugs" ? "bugs" : l == "mutants" ? "caught" : "drills"
+}
+function event(l) {
+  return l == "simulation" ? "events" : l == "model" ? "transitions" : l == "bugs" ? "times by a layer" : \
+    l == "mutants" ? "mutants tried" : "fenced writes"
+}
 
 function write_page(    i, key, l, failures, total) {
   print "<!-- Written by scripts/proof from proof/ledger.jsonl: do not edit. -->"
@@ -116,12 +122,20 @@ function write_page(    i, key, l, failures, total) {
   print "  A seed is one history. That the oracle can see is shown apart: known mistakes are put back and each must be caught."
   print "  It simulates the protocol; it is not a test of a server or of a network. The code is `crates/core/tests/sim`."
   print "- **model**: every order of events of the [protocol's model](model.md), within bounds; configurations that must hold, and mistakes that must break it."
+  print "- **drills**: every [drill](drills.md) once, on real servers and processes, with a verdict of its own. Counted are drills and fenced writes"
+  print "  at their targets; a stale one that was applied would be a failure."
+  print "- **faults**: short drills on real servers and processes, each with two workers, a store and one fault of its own (kill -9, SIGSTOP, lost and"
+  print "  repeated messages, resets, black holes, restarts, flushes, frozen servers, wrong clocks, connection limits), judged by the same checker."
+  print "  The seed chooses store, class, fault and delays; the machine does the rest, so a seed repeats the fault and not the instant."
+  print "- **soak**: one fleet on one store for as long as the command says, with a fault every 5 s, judged window by window."
+  print "- **bugs**: known mistakes put back into the real code, one at a time; counted are those that every layer named for them has caught. [Which](seeded-bugs.md)."
+  print "- **mutants**: small changes to core's guards by a tool (cargo-mutants); a mutant is caught if a test fails or does not end."
   print "- **fuzz**: everything that reads foreign text or bytes gets mutated inputs. Each target checks a property beyond not crashing: what"
   print "  is printed reads back, bounds hold, secrets are not repeated, two parsers agree. One execution is one input, and most inputs are refused"
   print "  early: the count says how long was tried, not how much was proved. The targets are in `fuzz/targets`, their first inputs in `fuzz/seeds`."
   print ""
-  print "[Drills](drills.md) through the [fault proxy](proxy.md) and [seeded bugs](seeded-bugs.md) are layers of their own, with pages of their own; their runs are"
-  print "not in this ledger yet. HTTP bodies are not fuzzed: nothing reads any yet."
+  print "The three kinds of numbers stay apart: the protocol simulated, the client simulated, and faults on real servers. What of it every change has to pass,"
+  print "and what only a release: [figures](figures.md)."
   print ""
   print "## Running it again"
   print ""
@@ -129,11 +143,17 @@ function write_page(    i, key, l, failures, total) {
   print "scripts/proof sim 300000   # new histories, from the first free seed"
   print "scripts/proof fuzz 30      # every target for 30 seconds"
   print "scripts/proof model        # every configuration of the model"
+  print "scripts/proof drills       # every drill on every store"
+  print "scripts/proof faults 2000  # short drills with one real fault each, from the first free seed"
+  print "scripts/proof soak 5m      # one fleet, a fault every 5 s"
+  print "scripts/proof bugs         # every seeded bug"
+  print "scripts/proof mutants      # mutants of core's guards"
   print "scripts/proof show         # the sums"
   print "scripts/proof check        # is the ledger sound, and is this page what it says?"
   print "```"
   print ""
   print "A line of the ledger is repeated with its `command` on its `commit`: for a simulation that gives the same histories and the same number of events."
+  print "Drills and soaks repeat their faults, not the machine's timing; what breaks a promise keeps its history as a file, and `leasehold drill report` judges it again."
   print "A fuzz run depends on the time it gets and on the inputs collected before; what it finds is kept as a file, and that repeats."
   print ""
   print "## Every run"

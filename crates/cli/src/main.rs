@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         Some(guardian::WORD) => return guardian::main(words),
         Some(gate::WORD) => return gate::main(words),
         Some(leasehold_plane::work::warden::WORD) => return leasehold_plane::work::warden::main(words),
+        Some(leasehold_drill::fleet::BOUND) => return leasehold_drill::fleet::bound_main(words),
         Some(leasehold_drill::fleet::WORD) => return leasehold_drill::fleet::worker_main(),
         _ => {}
     }

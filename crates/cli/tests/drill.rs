@@ -188,16 +188,79 @@ fn a_store_that_is_not_marked_is_refused() {
 }
 
 #[test]
-fn ctrl_c_leaves_no_process_server_or_folder() {
+fn sizes_are_checked_before_anything_is_started() {
+    for outage in ["2s", "11m", "30"] {
+        let (code, _, err) = ran(&["drill", "run", "store-outage", "--outage", outage]);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("--outage"), "{err}");
+    }
+    let (code, _, err) = ran(&["drill", "run", "contention-storm", "--waiters", "5"]);
+    assert_eq!(code, 2, "{err}");
+    let (code, _, err) = ran(&["drill", "soak", "--every", "10ms"]);
+    assert_eq!(code, 2, "{err}");
+    // Somebody's store is not for faults by the hundred.
+    for verb in ["faults", "soak"] {
+        let (code, _, err) = ran(&["--store", "redis://127.0.0.1:1", "drill", verb]);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("throw-away"), "{err}");
+    }
+}
+
+#[test]
+fn short_drills_say_their_seeds_and_sums() {
     let folder = tempfile::tempdir().unwrap();
+    let keep = folder.path().display().to_string();
+    let (code, out, err) = ran(&[
+        "drill", "faults", "--count", "4", "--seed", "7", "--lanes", "2", "--keep", &keep, "-o", "json",
+    ]);
+    assert_eq!(code, 0, "{out}{err}");
+    let sums: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(sums["drills"], 4);
+    assert_eq!(sums["violations"], serde_json::json!({}));
+    assert!(sums["grants"].as_u64().unwrap() >= 4, "{out}");
+    assert_eq!(sums["first_seed"], "7");
+}
+
+#[test]
+fn a_short_soak_is_judged_window_by_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = folder.path().display().to_string();
+    let (code, out, err) = ran(&[
+        "drill", "soak", "--for", "12s", "--every", "2s", "--window", "5s", "--on", "sqlite", "--keep",
+        &keep, "-o", "json",
+    ]);
+    assert_eq!(code, 0, "{out}{err}");
+    let sums: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(sums["windows"].as_u64().unwrap() >= 2, "{out}");
+    assert!(sums["records"].as_u64().unwrap() > 100, "{out}");
+}
+
+/// Whatever ends it, on its own stores.
+#[test]
+fn ctrl_c_and_term_leave_no_process_server_or_folder() {
+    for (words, signal) in [
+        (
+            &["run", "flood-while-renewing", "--on", "redis"][..],
+            Signal::SIGINT,
+        ),
+        (
+            &["run", "flood-while-renewing", "--on", "redis"][..],
+            Signal::SIGTERM,
+        ),
+        (&["faults", "--count", "50", "--lanes", "4"][..], Signal::SIGINT),
+        (&["soak", "--for", "1m", "--on", "redis"][..], Signal::SIGTERM),
+    ] {
+        interrupted(words, signal);
+    }
+}
+
+fn interrupted(words: &[&str], signal: Signal) {
+    let folder = tempfile::tempdir().unwrap();
+    let words: Vec<_> = ["drill"].iter().chain(words).copied().collect();
     // A server and two workers.
-    let (mut drill, pids) = under_way(
-        &["drill", "run", "flood-while-renewing", "--on", "redis"],
-        folder.path(),
-        3,
-    );
-    kill(Pid::from_raw(drill.id().cast_signed()), Signal::SIGINT).unwrap();
-    assert_eq!(drill.wait().unwrap().code(), Some(2));
+    let (mut drill, pids) = under_way(&words, folder.path(), 3);
+    kill(Pid::from_raw(drill.id().cast_signed()), signal).unwrap();
+    assert_eq!(drill.wait().unwrap().code(), Some(2), "{words:?}");
     for pid in pids {
         assert!(
             gone(pid),
@@ -210,6 +273,110 @@ fn ctrl_c_leaves_no_process_server_or_folder() {
         0,
         "its folders are gone"
     );
+}
+
+/// A store that is not ours is left as it was: no lease, no place in a queue, no mark of an undone acquire.
+#[test]
+fn an_interrupted_drill_leaves_nothing_in_a_given_store() {
+    let server = redis();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let keys = || server_keys(&url);
+    assert!(cli(&url, &["SET", "leasehold:drillable", "yes"]).contains("OK"));
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut drill, pids) = under_way(
+            &[
+                "--store",
+                &url,
+                "drill",
+                "run",
+                "contention-storm",
+                "--waiters",
+                "60",
+            ],
+            folder.path(),
+            3,
+        );
+        // Somebody waits in line, so there is something to leave behind.
+        eventually("a queue", || keys().iter().any(|key| key.contains("queue")));
+        kill(Pid::from_raw(drill.id().cast_signed()), signal).unwrap();
+        assert_eq!(drill.wait().unwrap().code(), Some(2));
+        for pid in pids {
+            assert!(gone(pid), "process {pid} is still there");
+        }
+        let left = keys();
+        let stay = |key: &String| key == "leasehold:drillable" || key.starts_with("lh1:fence:");
+        assert!(left.iter().all(stay), "{left:?}");
+    }
+    let file = tempfile::tempdir().unwrap();
+    let path = file.path().join("locks.db");
+    let url = format!("sqlite:{}", path.display());
+    assert_eq!(ran(&["--store", &url, "run", "x", "--", "true"]).0, 0);
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("CREATE TABLE \"leasehold:drillable\" (why TEXT)")
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut drill, _) = under_way(
+        &[
+            "--store",
+            &url,
+            "drill",
+            "run",
+            "contention-storm",
+            "--waiters",
+            "60",
+        ],
+        folder.path(),
+        3,
+    );
+    let count = |table: &str| -> i64 {
+        let statement = format!("SELECT count(*) FROM {table} WHERE name LIKE 'drill:%'");
+        db.query_row(&statement, [], |row| row.get(0)).unwrap_or(0)
+    };
+    eventually("a queue", || count("waiters") > 0);
+    kill(Pid::from_raw(drill.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(drill.wait().unwrap().code(), Some(2));
+    for table in ["leases", "waiters", "tombstones"] {
+        assert_eq!(count(table), 0, "{table}");
+    }
+}
+
+fn redis() -> leasehold_redis::testkit::RedisServer {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(leasehold_redis::testkit::RedisServer::start())
+        .unwrap()
+}
+
+fn cli(url: &str, words: &[&str]) -> String {
+    let ran = Command::new("redis-cli").args(["-u", url]).args(words).output();
+    String::from_utf8(ran.unwrap().stdout).unwrap()
+}
+
+fn server_keys(url: &str) -> Vec<String> {
+    cli(url, &["KEYS", "*"]).lines().map(str::to_owned).collect()
+}
+
+/// A director that is killed cannot clean up; its server ends all the same.
+#[test]
+fn a_killed_director_leaves_no_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut drill, pids) = under_way(
+        &["drill", "run", "flood-while-renewing", "--on", "redis"],
+        folder.path(),
+        3,
+    );
+    let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    assert!(
+        pids.iter().any(|pid| name(pid).contains("redis-server")),
+        "a server is among them"
+    );
+    drill.kill().unwrap();
+    drill.wait().unwrap();
+    eventually("everybody's end", || pids.iter().all(|pid| gone(*pid)));
 }
 
 /// A director that is killed cannot clean up; its workers end all the same, the stopped one too.

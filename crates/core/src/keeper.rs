@@ -47,6 +47,10 @@ impl Keeper {
     pub(crate) fn spawn(tools: Tools) -> Handle {
         let (sender, commands) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
+        let handle = Handle {
+            sender,
+            tools: tools.clone(),
+        };
         let keeper = Self {
             tools,
             commands,
@@ -57,7 +61,7 @@ impl Keeper {
             due: BTreeMap::new(),
         };
         tokio::spawn(keeper.run());
-        Handle(sender)
+        handle
     }
 
     async fn run(mut self) {
@@ -343,18 +347,30 @@ impl Keeper {
 impl Drop for Keeper {
     /// A keeper that dies (a panic, the runtime's end) takes no hold with it silently: each is lost, and says so.
     fn drop(&mut self) {
-        let now = self.tools.clock.now();
-        for entry in self.entries.values_mut() {
-            let mut effects = Vec::new();
-            entry.life.step(Input::End(Loss::KeeperGone), now, &mut effects);
-            entry.shared.update(&entry.life);
-            for effect in effects {
-                match effect {
-                    Effect::Cancel(_) => entry.shared.cancel(),
-                    Effect::Emit(what) => emit(&self.tools, entry, what),
-                    _ => {}
-                }
+        // Holds that were granted a moment ago are still on their way here.
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Adopt(entry) = command {
+                self.entries.insert(entry.id, *entry);
             }
+        }
+        for entry in self.entries.values_mut() {
+            lose(&self.tools, entry);
+        }
+    }
+}
+
+/// Nobody keeps this hold any more.
+fn lose(tools: &Tools, entry: &mut Entry) {
+    let mut effects = Vec::new();
+    let now = tools.clock.now();
+    entry.life.step(Input::End(Loss::KeeperGone), now, &mut effects);
+    entry.shared.update(&entry.life);
+    for effect in effects {
+        match effect {
+            Effect::Cancel(_) => entry.shared.cancel(),
+            Effect::Emit(what) => emit(tools, entry, what),
+            _ => {}
         }
     }
 }

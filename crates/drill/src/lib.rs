@@ -1,5 +1,6 @@
 //! Faults on purpose: how Leasehold's promises are proved.
 
+pub mod chaos;
 pub mod fleet;
 pub mod history;
 pub mod invariant;

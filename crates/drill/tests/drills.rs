@@ -2,12 +2,16 @@
 //! run that proves the checker's eyes. `cargo test -p leasehold-drill --test drills -- --ignored` runs all of them.
 
 use leasehold_drill::fleet::{Program, StoreKind};
-use leasehold_drill::scenario::{ALL, Outcome, Verdict, find, run};
+use leasehold_drill::scenario::{ALL, Options, Outcome, Verdict, find, run};
 
 async fn drill(name: &str, store: StoreKind) -> Verdict {
+    sized(name, store, Options::default()).await
+}
+
+async fn sized(name: &str, store: StoreKind, options: Options) -> Verdict {
     let program = Program::bare(env!("CARGO_BIN_EXE_leasehold-drill-worker"));
     let scenario = find(name).unwrap_or_else(|| panic!("there is no drill {name}"));
-    let verdict = run(scenario, store, None, &program).await;
+    let verdict = run(scenario, store, None, &program, options).await;
     verdict.unwrap_or_else(|error| panic!("{name} on {store:?} could not be run: {error}"))
 }
 
@@ -43,6 +47,22 @@ async fn a_release_that_fails_is_collected_on_redis() {
     let verdict = drill("release-fails", StoreKind::Redis).await;
     clean(&verdict);
     assert!(verdict.measures.debts > 0, "{:?}", verdict.measures);
+}
+
+/// The server is lost with a lease that its replica never heard of.
+#[tokio::test]
+async fn a_failover_that_loses_the_lease_still_grows_the_fence() {
+    clean(&drill("failover", StoreKind::Redis).await);
+}
+
+/// A small storm; `leasehold drill run contention-storm` makes the one of 500.
+#[tokio::test]
+async fn a_storm_on_sqlite_is_a_line_and_not_a_herd() {
+    let options = Options {
+        waiters: 60,
+        ..Options::default()
+    };
+    clean(&sized("contention-storm", StoreKind::Sqlite, options).await);
 }
 
 /// Nothing looks and nothing is fenced: if the checker calls this clean, it is blind.

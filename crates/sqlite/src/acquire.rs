@@ -57,6 +57,37 @@ pub(crate) fn run(step: &Step<'_>, ask: &Ask, address: Option<&str>) -> Result<A
     }
 }
 
+/// A waiter asks again. As long as nothing has changed for it, a look is the whole answer: hundreds of waiters that each
+/// took the write lock for every poll would keep it from the one whose turn it is. `None`: ask in full.
+pub(crate) fn look(step: &Step<'_>, ask: &Ask, address: Option<&str>) -> Result<Option<Answer>, Halt> {
+    let owner = step::owner(&ask.token);
+    let (Some(stay), Some(live)) = (ask.queue, lease::find(step, &ask.name)?) else {
+        return Ok(None);
+    };
+    if live.owner == owner || is_void(step, ask, &owner)? {
+        return Ok(None);
+    }
+    // Its place must last well beyond the next poll, and lead to where it can be woken now. Its floor counts when it is
+    // handed the lease, so a higher one must be written down, unless the counter is beyond it anyway.
+    let floor = ask.floor.map_or(0, Fence::get);
+    match waiter::place(step, &ask.name, &owner)? {
+        Some(place)
+            if place.left >= stay / 2
+                && place.address.as_deref() == address
+                && floor <= place.floor.max(live.fence.get()) =>
+        {
+            Ok(Some(Answer::Busy(Busy {
+                holder: live.holder,
+                class: Some(live.class),
+                fence: Some(live.fence),
+                remaining: Some(live.remaining),
+                queued: true,
+            })))
+        }
+        _ => Ok(None),
+    }
+}
+
 fn granted(fence: Fence) -> Answer {
     Answer::Granted(Grant { fence, ttl: None })
 }

@@ -4,6 +4,7 @@
 //! transactions fail half-way if someone else wrote after their first read. The clock is read once the lock
 //! is held, so that a step which waited does not judge leases by a moment that is long past.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -49,6 +50,30 @@ pub(crate) struct Session {
     inode: Inode,
     /// Steps since the last clean-up.
     since_purge: u32,
+    /// Those who were told to wait: their next ask may be answered by a look.
+    pub(crate) waiting: Waiting,
+}
+
+/// Waiters of this session, by the hash of their token. Bounded: whoever is not in it is answered in full.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(HashSet<String>);
+
+impl Waiting {
+    const MOST: usize = 16 * 1024;
+
+    /// Was it told to wait?
+    pub(crate) fn has(&self, owner: &str) -> bool {
+        self.0.contains(owner)
+    }
+
+    /// It was told to wait, or no longer.
+    pub(crate) fn set(&mut self, owner: &str, waits: bool) {
+        if !waits {
+            self.0.remove(owner);
+        } else if self.0.len() < Self::MOST {
+            self.0.insert(owner.to_owned());
+        }
+    }
 }
 
 impl Session {
@@ -110,6 +135,7 @@ impl Session {
             patience: Arc::clone(patience),
             inode,
             since_purge: purge::EVERY,
+            waiting: Waiting::default(),
         })
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    Answer, Ask, Capabilities, Cause, Failure, Given, Giving, Lease, Listener, Listing, Promise, Promised,
-    Renewal, Renewed, Store,
+    Answer, Ask, Capabilities, Cause, Claim, Failure, Given, Giving, Lease, Listener, Listing, Promise,
+    Promised, Renewal, Renewed, Store,
 };
 use leasehold_core::{Name, Token};
 
@@ -115,7 +115,17 @@ impl Store for SqliteStore {
             .ask(Lane::Second, within, move |session, left| {
                 // Found before the step begins: nobody else should wait while a socket is looked for.
                 let address = ask.queue.and_then(|_| post.address());
-                session.write(left, |step| acquire::run(step, &ask, address.as_deref()))
+                let owner = step::owner(&ask.token);
+                if session.waiting.has(&owner)
+                    && let Some(answer) =
+                        session.read(left, |step| acquire::look(step, &ask, address.as_deref()))?
+                {
+                    return Ok(answer);
+                }
+                let answer = session.write(left, |step| acquire::run(step, &ask, address.as_deref()));
+                let waits = matches!(&answer, Ok(Answer::Busy(busy)) if busy.queued);
+                session.waiting.set(&owner, waits);
+                answer
             })
             .await
     }
@@ -145,6 +155,9 @@ impl Store for SqliteStore {
         let (giving, post) = (giving.clone(), Arc::clone(&self.post));
         self.writer
             .ask(Lane::First, within, move |session, left| {
+                if let Claim::Owner(token) = &giving.claim {
+                    session.waiting.set(&step::owner(token), false);
+                }
                 let (given, wake) = session.write(left, |step| release::run(step, &giving, &post))?;
                 if let Some(wake) = wake {
                     post.send(&wake);

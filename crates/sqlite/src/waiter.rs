@@ -55,6 +55,34 @@ pub(crate) fn enter(
     Ok(())
 }
 
+/// What a waiter has of its own.
+pub(crate) struct Registered {
+    /// How long its place lasts.
+    pub(crate) left: Duration,
+    /// Where it is woken.
+    pub(crate) address: Option<String>,
+    /// What it is handed must be above.
+    pub(crate) floor: u64,
+}
+
+/// The place of this one, if it has one.
+pub(crate) fn place(step: &Step<'_>, name: &Name, owner: &str) -> Result<Option<Registered>, Halt> {
+    let found = step
+        .prepare_cached(
+            "SELECT expires_ns, address, floor FROM waiters WHERE name = ?1 AND owner = ?2 AND expires_ns > ?3",
+        )?
+        .query_row((name.as_str(), owner, step.now()), |row| {
+            let left = row.get::<_, i64>(0)?.saturating_sub(step.now());
+            Ok(Registered {
+                left: Duration::from_nanos(u64::try_from(left).unwrap_or(0)),
+                address: row.get(1)?,
+                floor: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+            })
+        })
+        .optional()?;
+    Ok(found)
+}
+
 /// The first live one.
 pub(crate) fn first(step: &Step<'_>, name: &Name) -> Result<Option<Waiter>, Halt> {
     let found = step

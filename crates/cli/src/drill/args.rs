@@ -2,8 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use leasehold::policy::duration;
+use leasehold_drill::fleet::StoreKind;
+use leasehold_drill::scenario::Options;
 
 /// `leasehold drill`.
 #[derive(Debug, Args)]
@@ -11,10 +15,13 @@ use clap::{Args, Subcommand, ValueEnum};
 Examples:
   leasehold drill list
   leasehold drill run forced-kill
-  leasehold drill run all --html drills.html --history histories/
+  leasehold drill all                                         (about six minutes; report in leasehold-drills/)
+  leasehold drill run store-outage --outage 30s
   leasehold drill run store-outage --store redis://staging    (needs the key leasehold:drillable there)
-  leasehold drill report histories/forced-kill-redis.jsonl
   leasehold drill simulate --seeds 2000
+  leasehold drill faults --count 300 --seed 1
+  leasehold drill soak --for 5m --every 5s --on redis
+  leasehold drill report leasehold-drills/forced-kill-redis.jsonl
   leasehold drill proxy --upstream 127.0.0.1:6379 --resp 'latency latency=200 jitter=50'")]
 pub(crate) struct DrillArgs {
     #[command(subcommand)]
@@ -30,6 +37,12 @@ pub(crate) enum DrillCommand {
     Run(RunArgs),
     /// Break replicas of the control plane under load
     Plane(Box<crate::plane::proof::ProofArgs>),
+    /// Run every drill and write a report: a page with timelines, JSON, and each drill's history
+    All(AllArgs),
+    /// Run many short drills, one fault each, chosen by seed: kills, pauses, lost replies, restarts, clocks
+    Faults(FaultsArgs),
+    /// Run one fleet for as long as wished, with a fault every few seconds, judged window by window
+    Soak(SoakArgs),
     /// Judge a history that `run --history` kept
     Report(ReportArgs),
     /// Run the real client in a simulated world, seed by seed, until a promise breaks
@@ -47,6 +60,8 @@ pub(crate) struct RunArgs {
     /// Only on this kind of throw-away store
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) on: Option<Kind>,
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
     /// Write a page with timelines here
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -56,6 +71,119 @@ pub(crate) struct RunArgs {
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
+}
+
+/// How large some drills are.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Sizes {
+    /// How long the store answers nobody in store-outage, from 4s to 10m
+    #[arg(long, value_name = "DURATION", value_parser = outage, default_value = "8s")]
+    pub(crate) outage: Duration,
+    /// How many clients want one name in contention-storm
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(10..=1000), default_value_t = 500)]
+    pub(crate) waiters: u32,
+}
+
+impl From<Sizes> for Options {
+    fn from(sizes: Sizes) -> Self {
+        Self {
+            outage: sizes.outage,
+            waiters: sizes.waiters,
+        }
+    }
+}
+
+/// Shorter than a TTL shows nothing.
+fn outage(text: &str) -> Result<Duration, String> {
+    let span = duration::parse(text)?;
+    if Options::OUTAGES.contains(&span) {
+        return Ok(span);
+    }
+    Err(
+        "an outage lasts from 4s (the drills' leases live 3s) to 10m; the articles ask for 30s to 120s"
+            .to_owned(),
+    )
+}
+
+/// `leasehold drill all`.
+#[derive(Debug, Args)]
+pub(crate) struct AllArgs {
+    /// Where the report goes: report.html, report.json and DRILL-STORE.jsonl
+    #[arg(long, value_name = "FOLDER", default_value = "leasehold-drills")]
+    pub(crate) out: PathBuf,
+    /// Only on this kind of throw-away store
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) on: Option<Kind>,
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+/// `leasehold drill faults`.
+#[derive(Debug, Args)]
+pub(crate) struct FaultsArgs {
+    /// How many
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000_000), default_value_t = 300)]
+    pub(crate) count: u64,
+    /// The first seed; each drill has the next one
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// How many at a time
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64), default_value_t = 8)]
+    pub(crate) lanes: u16,
+    /// Only on this kind of store
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) on: Option<Kind>,
+    /// Keep the histories of violations in this folder, as SEED.jsonl
+    #[arg(long, value_name = "FOLDER", default_value = "leasehold-drills")]
+    pub(crate) keep: PathBuf,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+/// `leasehold drill soak`.
+#[derive(Debug, Args)]
+pub(crate) struct SoakArgs {
+    /// For how long
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "5m")]
+    pub(crate) lasts: Duration,
+    /// How often something is broken, from 1s to 10m
+    #[arg(long, value_name = "DURATION", value_parser = every, default_value = "5s")]
+    pub(crate) every: Duration,
+    /// How much is judged at a time, from 5s to 1h
+    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "1m")]
+    pub(crate) window: Duration,
+    /// What chooses the faults
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// On this kind of store
+    #[arg(long, value_enum, value_name = "KIND", default_value = "redis")]
+    pub(crate) on: Kind,
+    /// Keep the histories of windows with violations in this folder, as SEED-WINDOW.jsonl
+    #[arg(long, value_name = "FOLDER", default_value = "leasehold-drills")]
+    pub(crate) keep: PathBuf,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+fn every(text: &str) -> Result<Duration, String> {
+    within(text, 1, 600, "from 1s to 10m")
+}
+
+fn window(text: &str) -> Result<Duration, String> {
+    within(text, 5, 3600, "from 5s to 1h")
+}
+
+fn within(text: &str, least: u64, most: u64, words: &str) -> Result<Duration, String> {
+    let span = duration::parse(text)?;
+    if (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&span) {
+        return Ok(span);
+    }
+    Err(format!("must be {words}"))
 }
 
 /// `leasehold drill report`.
@@ -128,6 +256,15 @@ pub(crate) enum Kind {
     Sqlite,
     /// A redis-server on a free port, behind the fault proxy
     Redis,
+}
+
+impl From<Kind> for StoreKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Sqlite => Self::Sqlite,
+            Kind::Redis => Self::Redis,
+        }
+    }
 }
 
 /// How to print.

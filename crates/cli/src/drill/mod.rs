@@ -1,13 +1,16 @@
 //! `leasehold drill`: faults on purpose, and a verdict.
 //!
-//! `args` is what people type, `run` runs drills, `report` judges a history that was kept, `simulate` runs the client in a
-//! simulated world, `proxy` is the fault proxy by itself.
+//! `args` is what people type, `run` runs drills (and `all` of them), `faults` many short ones, `soak` a long one, `report`
+//! judges a history that was kept, `simulate` runs the client in a simulated world, `proxy` is the fault proxy by itself.
 
 mod args;
+mod faults;
+mod keep;
 mod proxy;
 mod report;
 mod run;
 mod simulate;
+mod soak;
 
 pub(crate) use args::DrillArgs;
 
@@ -23,8 +26,11 @@ use args::DrillCommand;
 pub(crate) fn main(place: &Place, command: DrillCommand) -> anyhow::Result<bool> {
     match command {
         DrillCommand::List => list(),
-        DrillCommand::Run(args) => run::main(place, &args),
         DrillCommand::Plane(args) => crate::plane::proof::main(&args),
+        DrillCommand::Run(args) => run::main(place, &run::Wanted::of_run(args)),
+        DrillCommand::All(args) => run::main(place, &run::Wanted::of_all(args)),
+        DrillCommand::Faults(args) => faults::main(place, &args),
+        DrillCommand::Soak(args) => soak::main(place, &args),
         DrillCommand::Report(args) => report::main(&args),
         DrillCommand::Simulate(args) => simulate::main(&args),
         DrillCommand::Proxy(args) => proxy::main(&args),
@@ -37,10 +43,12 @@ fn list() -> anyhow::Result<bool> {
         let stores: Vec<_> = scenario.stores.iter().map(|store| store.word()).collect();
         writeln!(
             out,
-            "{:<22} {:<14} {}",
+            "{:<22} {:<14} {}\n{:<37} classes: {}",
             scenario.name,
             stores.join(","),
-            scenario.about
+            scenario.about,
+            "",
+            scenario.classes.join(", ")
         )?;
     }
     Ok(true)
@@ -52,6 +60,30 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .context("cannot start the runtime")
+}
+
+/// Faults by the hundred are for stores that nobody else has.
+fn throw_away(place: &Place, verb: &str) -> anyhow::Result<()> {
+    match place.store.as_deref().filter(|url| !url.is_empty()) {
+        None => Ok(()),
+        Some(url) => anyhow::bail!(
+            "`drill {verb}` runs on throw-away stores only, and --store (or LEASEHOLD_STORE) names {}\n\
+             leave it out, or say --store ''",
+            leasehold::redact(url)
+        ),
+    }
+}
+
+/// The answer of this work, or nothing if INT or TERM came first; the work has been dropped then.
+async fn unless_interrupted<T>(work: impl Future<Output = T>) -> anyhow::Result<Option<T>> {
+    tokio::select! {
+        biased;
+        signal = interrupted() => {
+            signal.context("cannot listen for signals")?;
+            Ok(None)
+        }
+        done = work => Ok(Some(done)),
+    }
 }
 
 /// Ends with the first INT or TERM.

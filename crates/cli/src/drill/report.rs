@@ -20,12 +20,13 @@ pub(crate) fn main(args: &ReportArgs) -> anyhow::Result<bool> {
     }
     let verdicts = [Verdict::of_history(history)];
     if let Some(path) = &args.html {
-        std::fs::write(path, page(&verdicts)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, page(&verdicts, &[]))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &document(&verdicts))?;
+            serde_json::to_writer_pretty(&mut out, &document(&verdicts, &[]))?;
             writeln!(out)?;
         }
         Output::Table => {

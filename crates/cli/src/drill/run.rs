@@ -1,24 +1,62 @@
-//! `leasehold drill run`.
+//! `leasehold drill run` and `leasehold drill all`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold_drill::fleet::{Error, Given, Program, StoreKind};
 use leasehold_drill::report::{details, document, page, table};
-use leasehold_drill::scenario::{self, ALL, Outcome, Scenario, Verdict};
+use leasehold_drill::scenario::{self, ALL, Options, Outcome, Scenario, Verdict};
 
-use super::args::{Kind, Output, RunArgs};
-use super::{interrupted, runtime};
+use super::args::{AllArgs, Kind, Output, RunArgs};
+use super::keep::keep;
+use super::{runtime, unless_interrupted};
 use crate::args::Place;
 use crate::say::say;
 
 /// How long the leases of a drill that was broken off may take to run out: longer than its classes' TTL.
-const SETTLE: Duration = Duration::from_secs(8);
+const SETTLE: Duration = Duration::from_secs(30);
+
+/// What both verbs come down to.
+pub(crate) struct Wanted {
+    names: Vec<String>,
+    on: Option<Kind>,
+    options: Options,
+    html: Option<PathBuf>,
+    json: Option<PathBuf>,
+    history: Option<PathBuf>,
+    output: Output,
+}
+
+impl Wanted {
+    pub(crate) fn of_run(args: RunArgs) -> Self {
+        Self {
+            names: args.names,
+            on: args.on,
+            options: args.sizes.into(),
+            html: args.html,
+            json: None,
+            history: args.history,
+            output: args.output,
+        }
+    }
+
+    pub(crate) fn of_all(args: AllArgs) -> Self {
+        Self {
+            names: vec!["all".to_owned()],
+            on: args.on,
+            options: args.sizes.into(),
+            html: Some(args.out.join("report.html")),
+            json: Some(args.out.join("report.json")),
+            history: Some(args.out),
+            output: args.output,
+        }
+    }
+}
 
 /// Runs the drills one after the other.
-pub(crate) fn main(place: &Place, args: &RunArgs) -> anyhow::Result<bool> {
+pub(crate) fn main(place: &Place, args: &Wanted) -> anyhow::Result<bool> {
     let chosen = choose(&args.names)?;
     if let Some(folder) = &args.history {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -32,43 +70,42 @@ pub(crate) fn main(place: &Place, args: &RunArgs) -> anyhow::Result<bool> {
             bail!("--on chooses a throw-away store and --store names one: leave one of them out")
         }
         (Some(given), None) => vec![given.kind()],
-        (None, Some(Kind::Sqlite)) => vec![StoreKind::Sqlite],
-        (None, Some(Kind::Redis)) => vec![StoreKind::Redis],
+        (None, Some(kind)) => vec![kind.into()],
         (None, None) => vec![StoreKind::Sqlite, StoreKind::Redis],
     };
-    let work = async {
-        tokio::select! {
-            biased;
-            signal = interrupted() => {
-                signal.context("cannot listen for signals")?;
-                Ok(None)
-            }
-            ran = run(&chosen, &stores, given.as_ref(), &program, args) => ran.map(Some),
+    let work = run(&chosen, &stores, given.as_ref(), &program, args);
+    let done = runtime.block_on(unless_interrupted(work))?;
+    // Whether it ended or was broken off: nothing of it runs any more, and a store that is not ours is left as it was.
+    let swept = given.as_ref().map_or(Ok(()), |given| {
+        if done.is_none() && !runtime.block_on(given.settled(SETTLE)) {
+            bail!("its last leases are still there; they run out by themselves");
         }
-    };
-    let Some((verdicts, failed)) = runtime.block_on(work)? else {
-        // Dropping the drill has ended its processes and servers; what is left are leases in a store that is not ours.
-        let clear = given
-            .as_ref()
-            .is_none_or(|given| runtime.block_on(given.settled(SETTLE)));
+        Ok(runtime.block_on(given.sweep())?)
+    });
+    let Some(done) = done else {
         bail!(
             "interrupted: every process, server and proxy of the drill is gone{}",
-            if clear {
-                ""
-            } else {
-                "; its last leases run out by themselves within seconds"
-            }
+            swept.map_or_else(|error| format!("; {error:#}"), |()| String::new())
         );
     };
-    tell(&verdicts, args)?;
+    let (verdicts, failed) = done?;
+    if let Err(error) = swept {
+        say(&format!(
+            "what the drills have left could not be removed: {error:#}"
+        ));
+    }
+    tell(&verdicts, &failed, args)?;
     if verdicts
         .iter()
         .any(|verdict| verdict.outcome == Outcome::Violation)
     {
         return Ok(false);
     }
-    if failed > 0 {
-        bail!("{failed} of the drills could not be run");
+    if let Some((first, why)) = failed.first() {
+        bail!(
+            "{} of the drills could not be run; the first is {first}: {why}",
+            failed.len()
+        );
     }
     if verdicts.iter().all(|verdict| verdict.outcome == Outcome::Skipped) {
         bail!("none of the drills can be run there: see `leasehold drill list`");
@@ -81,38 +118,44 @@ async fn run(
     stores: &[StoreKind],
     given: Option<&Given>,
     program: &Program,
-    args: &RunArgs,
-) -> anyhow::Result<(Vec<Verdict>, usize)> {
-    let (mut verdicts, mut failed) = (Vec::new(), 0);
+    args: &Wanted,
+) -> anyhow::Result<(Vec<Verdict>, Vec<(String, String)>)> {
+    let (mut verdicts, mut failed) = (Vec::new(), Vec::new());
+    let (mut number, all) = (0, chosen.len() * stores.len());
     for scenario in chosen {
         for store in stores {
+            number += 1;
             say(&format!(
-                "{} on {}: {}",
+                "[{number}/{all}] {} on {}: {}",
                 scenario.name,
                 store.word(),
                 scenario.about
             ));
-            match scenario::run(scenario, *store, given, program).await {
+            match scenario::run(scenario, *store, given, program, args.options).await {
                 Ok(verdict) => {
-                    say(&format!(
-                        "{} on {}: {} after {:.1} s",
-                        verdict.drill,
-                        verdict.store,
-                        verdict.outcome.word(),
-                        verdict.took.as_secs_f64()
-                    ));
-                    if let Some(folder) = &args.history {
-                        keep(folder, &verdict)?;
+                    match &verdict.skipped {
+                        Some(why) => say(&format!("[{number}/{all}] skipped: {why}")),
+                        None => say(&format!(
+                            "[{number}/{all}] {} after {:.1} s",
+                            verdict.outcome.word(),
+                            verdict.took.as_secs_f64()
+                        )),
+                    }
+                    if let Some(folder) = args.history.as_ref().filter(|_| verdict.skipped.is_none()) {
+                        keep(
+                            folder,
+                            &format!("{}-{}", verdict.drill, verdict.store),
+                            &verdict.history,
+                        )?;
                     }
                     verdicts.push(verdict);
                 }
                 Err(error @ Error::NotDrillable(_)) => return Err(error.into()),
                 Err(error) => {
-                    failed += 1;
-                    say(&format!(
-                        "{} on {}: could not be run: {error}",
-                        scenario.name,
-                        store.word()
+                    say(&format!("[{number}/{all}] could not be run: {error}"));
+                    failed.push((
+                        format!("{} on {}", scenario.name, store.word()),
+                        error.to_string(),
                     ));
                 }
             }
@@ -134,30 +177,21 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Scenario>> {
         .collect()
 }
 
-fn keep(folder: &Path, verdict: &Verdict) -> anyhow::Result<()> {
-    if verdict.outcome == Outcome::Skipped {
-        return Ok(());
-    }
-    let path = folder.join(format!("{}-{}.jsonl", verdict.drill, verdict.store));
-    let write = || -> std::io::Result<()> {
-        let mut out = std::io::BufWriter::new(std::fs::File::create(&path)?);
-        for record in &verdict.history.records {
-            serde_json::to_writer(&mut out, record)?;
-            out.write_all(b"\n")?;
-        }
-        out.flush()
+fn tell(verdicts: &[Verdict], failed: &[(String, String)], args: &Wanted) -> anyhow::Result<()> {
+    let write = |path: &PathBuf, text: String| {
+        say(&format!("written: {}", path.display()));
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn tell(verdicts: &[Verdict], args: &RunArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.html {
-        std::fs::write(path, page(verdicts)).with_context(|| format!("cannot write {}", path.display()))?;
+        write(path, page(verdicts, failed))?;
+    }
+    if let Some(path) = &args.json {
+        write(path, serde_json::to_string_pretty(&document(verdicts, failed))?)?;
     }
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &document(verdicts))?;
+            serde_json::to_writer_pretty(&mut out, &document(verdicts, failed))?;
             writeln!(out)?;
         }
         Output::Table => {
@@ -168,7 +202,32 @@ fn tell(verdicts: &[Verdict], args: &RunArgs) -> anyhow::Result<()> {
                 }
             }
             write!(out, "{}", table(verdicts))?;
+            writeln!(out, "{}", sums(verdicts, failed.len()))?;
         }
     }
     Ok(())
+}
+
+/// All of it in one line.
+fn sums(verdicts: &[Verdict], failed: usize) -> String {
+    let count = |outcome| {
+        verdicts
+            .iter()
+            .filter(|verdict| verdict.outcome == outcome)
+            .count()
+    };
+    // Control runs write without a fence on purpose.
+    let fenced = || verdicts.iter().filter(|verdict| !verdict.control);
+    format!(
+        "{} clean, {} violations, {} skipped, {failed} could not be run; {} grants, {} writes applied, {} stale ones refused",
+        count(Outcome::Clean),
+        count(Outcome::Violation),
+        count(Outcome::Skipped),
+        verdicts
+            .iter()
+            .map(|verdict| verdict.measures.grants)
+            .sum::<u64>(),
+        fenced().map(|verdict| verdict.measures.applied).sum::<u64>(),
+        fenced().map(|verdict| verdict.measures.refused).sum::<u64>(),
+    )
 }

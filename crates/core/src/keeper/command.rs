@@ -9,6 +9,7 @@ use super::Entry;
 use crate::event::Loss;
 use crate::life::Outcome;
 use crate::policy::Class;
+use crate::tools::Tools;
 use crate::word::{Name, Token};
 
 /// What the keeper is asked to do.
@@ -51,11 +52,18 @@ pub struct Left {
 
 /// The way to the keeper.
 #[derive(Debug, Clone)]
-pub(crate) struct Handle(pub(super) mpsc::UnboundedSender<Command>);
+pub(crate) struct Handle {
+    pub(super) sender: mpsc::UnboundedSender<Command>,
+    /// For a hold that comes when the keeper is gone.
+    pub(super) tools: Tools,
+}
 
 impl Handle {
     pub(crate) fn send(&self, command: Command) {
-        // A keeper that is gone has marked every hold lost on its way out: there is nobody left to tell.
-        let _ = self.0.send(command);
+        // A keeper that is gone has marked every hold lost on its way out. One that comes too late must not believe that
+        // somebody renews it.
+        if let Err(mpsc::error::SendError(Command::Adopt(mut entry))) = self.sender.send(command) {
+            super::lose(&self.tools, &mut entry);
+        }
     }
 }

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use leasehold::StoreUrl;
 use leasehold_core::clock::{BootClock, ClockExt};
 use leasehold_core::observe::Counters;
-use leasehold_core::{Acquired, Error, Exclusivity, Fence, Hold, Holder, Locks, Name, Standing};
+use leasehold_core::policy::PolicyBook;
+use leasehold_core::{Acquired, Error, Exclusivity, Fence, Hold, Holder, Left, Locks, Name, Standing};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::effort::Counted;
 use super::ledger::{Ledger, Line};
 use super::orders::Orders;
 use crate::history::{Answer, Entry, Pen, Tap, Wrote};
@@ -27,6 +30,7 @@ pub(super) struct Client {
     pen: Pen,
     locks: Locks,
     counters: Arc<Counters>,
+    asks: Arc<AtomicU64>,
     ledger: Arc<Ledger>,
     /// Writes on their way. They outlive the hold that sent them, as requests on a network do.
     flying: TaskTracker,
@@ -47,14 +51,20 @@ impl Client {
     ) -> Result<Self, String> {
         let counters = Arc::new(Counters::default());
         let holder = Holder::new(pen.who()).map_err(|error| error.to_string())?;
-        let locks = leasehold::open(&orders.store)
-            .policies(&orders.policies)
+        // As `leasehold::open` does it, with a counter in between.
+        let url = StoreUrl::parse(&orders.store).map_err(|error| error.to_string())?;
+        let opened = tokio::task::spawn_blocking(move || url.open());
+        let store = opened.await.map_err(|error| error.to_string())?;
+        let (store, asks) = Counted::around(store.map_err(|error| error.to_string())?);
+        let book = PolicyBook::from_file(&orders.policies).map_err(|error| error.to_string())?;
+        let locks = Locks::builder(store)
+            .policies(book)
+            .policy_file(&orders.policies)
             .holder(holder)
             .observer(Arc::new(Tap::new(pen.clone())))
             .observer(Arc::clone(&counters) as Arc<_>)
             .without_log()
             .build()
-            .await
             .map_err(|error| error.to_string())?;
         Ok(Self {
             orders,
@@ -62,6 +72,7 @@ impl Client {
             pen,
             locks,
             counters,
+            asks,
             ledger,
             flying: TaskTracker::new(),
             writes: AtomicU64::new(0),
@@ -85,10 +96,15 @@ impl Client {
             fail_open: class.acquire.on_error == leasehold_core::policy::OnError::FailOpen,
             continues: class.renew.on_failure == leasehold_core::policy::OnFailure::Continue,
         });
-        let mut attempt = 0;
+        let (mut attempt, mut turns) = (0, 0);
         while !self.ending.is_cancelled() {
+            if self.orders.turns > 0 && turns == self.orders.turns {
+                self.ending.cancelled().await;
+                break;
+            }
             attempt += 1;
-            let rest = self.attempt(attempt).await?;
+            let (rest, held) = self.attempt(attempt).await?;
+            turns += u32::from(held);
             tokio::select! {
                 () = BootClock.sleep(rest) => {}
                 () = self.ending.cancelled() => {}
@@ -96,7 +112,11 @@ impl Client {
         }
         self.flying.close();
         self.flying.wait().await;
-        self.locks.shutdown(END).await;
+        let ended = self.locks.shutdown(END).await;
+        if ended.remains != Left::default() {
+            // What is still owed goes on and will be counted: these are not the last numbers.
+            return Ok(());
+        }
         let mut counters = std::collections::BTreeMap::new();
         for (event, metric, label) in COUNTERS {
             // Whole numbers below 2^53.
@@ -104,11 +124,13 @@ impl Client {
             counters.insert((*event).to_owned(), value);
         }
         self.pen.note(Entry::Tally { counters });
+        let asks = self.asks.load(Ordering::Relaxed);
+        self.pen.note(Entry::Effort { asks });
         Ok(())
     }
 
-    /// One acquire and what comes of it; answers how long to rest.
-    async fn attempt(&self, attempt: u64) -> Result<Duration, String> {
+    /// One acquire and what comes of it; answers how long to rest, and whether it held.
+    async fn attempt(&self, attempt: u64) -> Result<(Duration, bool), String> {
         let sent = self.pen.now();
         self.pen.note_at(
             sent,
@@ -139,19 +161,19 @@ impl Client {
                     Exclusivity::LocalOnly => answered(Answer::LocalOnly, None),
                 }
                 self.hold(attempt, hold).await;
-                Ok(rest)
+                Ok((rest, true))
             }
             Ok(Acquired::Busy(_)) => {
                 answered(Answer::Busy, None);
-                Ok(rest)
+                Ok((rest, false))
             }
             Err(Error::Unavailable { retry_after, .. }) => {
                 answered(Answer::Unavailable, None);
-                Ok(retry_after.min(MOST_REST))
+                Ok((retry_after.min(MOST_REST), false))
             }
             Err(Error::Closed) => {
                 answered(Answer::Closed, None);
-                Ok(rest)
+                Ok((rest, false))
             }
             Err(error) => Err(error.to_string()),
         }
@@ -174,10 +196,13 @@ impl Client {
 
     /// A task of some writes; the last one ends it. The result is the task's number.
     async fn work(&self, attempt: u64, hold: &Hold) -> u64 {
-        let task = self.ledger.next_task(&self.name).unwrap_or(0);
+        let task = self.open_task(attempt, hold).await;
         // The control run writes on with whatever fence it once had.
         let first = hold.unfenced().ok().flatten().filter(|_| self.orders.reckless);
-        for step in 1..=self.orders.steps {
+        let mut step = 0;
+        while step < self.orders.steps {
+            // The next write of an endless task is its last as soon as it is told to end.
+            step += u32::from(!self.orders.endless || self.ending.is_cancelled());
             let fence = self.look(attempt, hold).or(first);
             if let Some(fence) = fence {
                 let ends = (step == self.orders.steps).then_some(task);
@@ -189,6 +214,37 @@ impl Client {
         }
         self.pen.note(Entry::Returned { attempt, value: task });
         task
+    }
+
+    /// Which task is next; with a fence, nobody before us can end it any more.
+    async fn open_task(&self, attempt: u64, hold: &Hold) -> u64 {
+        let fence = hold.unfenced().ok().flatten().filter(|_| !self.orders.reckless);
+        let Some(fence) = fence else {
+            return self.ledger.next_task(&self.name).unwrap_or(0);
+        };
+        let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
+        let line = Line {
+            name: self.name.clone(),
+            writer: self.pen.who().to_owned(),
+            write,
+            task: None,
+            fence,
+        };
+        let (ledger, sent) = (Arc::clone(&self.ledger), self.pen.now());
+        let opened = tokio::task::spawn_blocking(move || ledger.open_task(&line)).await;
+        let (answer, newest, task) = opened.unwrap_or((Wrote::Unknown, None, None));
+        self.pen.note(Entry::Written {
+            attempt,
+            write,
+            sent,
+            fence: Some(fence),
+            answer,
+        });
+        if let Some(newest) = newest {
+            self.locks
+                .fence_refused(&self.orders.class, &self.name, fence, newest);
+        }
+        task.unwrap_or(0)
     }
 
     /// Looks whether the name is still ours, and writes down what is believed. The moment is taken first, so what is

@@ -1,6 +1,7 @@
 //! The director's side of the workers: starts them, signals them, and leaves none behind.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -46,6 +47,13 @@ impl Program {
             path,
             word: Some(WORD),
         })
+    }
+
+    /// The words before another program's that make it die with this process.
+    #[must_use]
+    pub fn binding(&self) -> Vec<OsString> {
+        let director = std::process::id().to_string();
+        vec![self.path.clone().into(), super::BOUND.into(), director.into()]
     }
 }
 
@@ -98,20 +106,36 @@ impl Crew {
     /// The process cannot be started or does not take its orders.
     pub async fn start(&mut self, orders: Orders) -> Result<(), Error> {
         let store = self.store.clone();
-        self.start_on(&store, orders).await
+        self.launch(&[], &store, orders).await
+    }
+
+    /// Starts a worker through these words, which become it (as [`Skew::words`](super::Skew::words) do).
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_under(&mut self, before: &[OsString], orders: Orders) -> Result<(), Error> {
+        let store = self.store.clone();
+        self.launch(before, &store, orders).await
     }
 
     /// Starts a worker that reaches the store another way.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub async fn start_on(&mut self, store: &str, mut orders: Orders) -> Result<(), Error> {
+    pub async fn start_on(&mut self, store: &str, orders: Orders) -> Result<(), Error> {
+        self.launch(&[], store, orders).await
+    }
+
+    async fn launch(&mut self, before: &[OsString], store: &str, mut orders: Orders) -> Result<(), Error> {
         store.clone_into(&mut orders.store);
         orders.policies.clone_from(&self.policies);
         orders.ledger.clone_from(&self.ledger);
         let who = orders.who.clone();
-        let mut command = Command::new(&self.program.path);
+        let program = self.program.path.clone().into();
+        let mut words = before.iter().cloned().chain([program]);
+        let mut command = Command::new(words.next().unwrap_or_default());
         command
+            .args(words)
             .args(self.program.word)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

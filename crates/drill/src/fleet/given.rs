@@ -22,6 +22,9 @@ pub const MARK: &str = "leasehold:drillable";
 /// What every drill's lock names begin with.
 pub(super) const PREFIX: &str = "drill:";
 
+/// What a run's own folder and, behind [`PREFIX`], its lock names begin with.
+pub(super) const RUN: &str = "leasehold-drill-";
+
 /// How long the store may take to answer.
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -112,6 +115,68 @@ impl Given {
     }
 }
 
+impl Given {
+    /// Removes what drills have left beside their leases: places in queues and marks of undone acquires, which would go
+    /// by themselves within a minute, and expired leases. Fence counters stay: they are shared with other names.
+    ///
+    /// Call it when nothing of a drill runs any more.
+    ///
+    /// # Errors
+    /// The store cannot be used.
+    pub async fn sweep(&self) -> Result<(), Error> {
+        let mine = format!("{PREFIX}{RUN}");
+        match &self.place {
+            Place::Sqlite(path) => {
+                let path = path.clone();
+                let swept = tokio::task::spawn_blocking(move || -> rusqlite::Result<()> {
+                    let db = Connection::open(path)?;
+                    db.busy_timeout(WITHIN)?;
+                    for table in ["leases", "waiters", "tombstones"] {
+                        let statement = format!("DELETE FROM {table} WHERE substr(name, 1, ?1) = ?2");
+                        db.execute(&statement, (i64::try_from(mine.len()).unwrap_or(0), &mine))?;
+                    }
+                    Ok(())
+                });
+                let swept = swept.await.map_err(|error| Error::Store(error.to_string()))?;
+                swept.map_err(|error| Error::Store(error.to_string()))
+            }
+            Place::Redis(_) => {
+                let swept = until(&BootClock, BootClock.now() + WITHIN, sweep(&self.url, &mine)).await;
+                let swept = swept.unwrap_or_else(|| Err("no answer".to_owned()));
+                swept.map_err(Error::Store)
+            }
+        }
+    }
+}
+
+/// Deletes every key with these words in its name.
+async fn sweep(url: &str, mine: &str) -> Result<(), String> {
+    let mut connection = connect(url).await?;
+    let mut cursor = 0_u64;
+    loop {
+        let (next, keys): (u64, Vec<String>) = redis::cmd("SCAN")
+            .arg(cursor)
+            .arg("MATCH")
+            .arg(format!("*{mine}*"))
+            .arg("COUNT")
+            .arg(1000)
+            .query_async(&mut connection)
+            .await
+            .map_err(|error| error.to_string())?;
+        for key in keys {
+            redis::cmd("UNLINK")
+                .arg(key)
+                .query_async::<()>(&mut connection)
+                .await
+                .map_err(|error| error.to_string())?;
+        }
+        cursor = next;
+        if cursor == 0 {
+            return Ok(());
+        }
+    }
+}
+
 fn require(marked: bool, url: &StoreUrl, how: &str) -> Result<(), Error> {
     if marked {
         return Ok(());
@@ -139,6 +204,15 @@ async fn address(url: &str) -> Result<SocketAddr, Error> {
 }
 
 async fn marked(url: &str) -> Result<bool, String> {
+    let mut connection = connect(url).await?;
+    redis::cmd("EXISTS")
+        .arg(MARK)
+        .query_async::<bool>(&mut connection)
+        .await
+        .map_err(|error| error.to_string())
+}
+
+async fn connect(url: &str) -> Result<redis::aio::MultiplexedConnection, String> {
     let mut plain =
         url::Url::parse(&url.replacen("valkey:", "redis:", 1)).map_err(|error| error.to_string())?;
     // The store reads its password from a file; so must whoever asks beside it.
@@ -149,13 +223,10 @@ async fn marked(url: &str) -> Result<bool, String> {
         set.map_err(|()| "a URL without a host cannot have a password".to_owned())?;
     }
     plain.set_query(None);
-    let ask = async {
-        let client = redis::Client::open(plain)?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
-        redis::cmd("EXISTS")
-            .arg(MARK)
-            .query_async::<bool>(&mut connection)
+    let open = async {
+        redis::Client::open(plain)?
+            .get_multiplexed_async_connection()
             .await
     };
-    ask.await.map_err(|error: redis::RedisError| error.to_string())
+    open.await.map_err(|error: redis::RedisError| error.to_string())
 }

@@ -62,20 +62,26 @@ impl Ledger {
         Ok(Self { db: Mutex::new(db) })
     }
 
+    /// Opens a task: raises the mark to this fence and reads which task is next, in one transaction. A writer that only
+    /// read could be overtaken by a late write of its predecessor that ends the very same task.
+    pub(super) fn open_task(&self, line: &Line) -> (Wrote, Option<Fence>, Option<u64>) {
+        let mut db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = None;
+        let done = sqlite::transact(&mut db, &line.name, line.fence, |tx| {
+            insert(tx, line)?;
+            task = next_task(tx, &line.name);
+            Ok::<_, Failure>(())
+        });
+        match done {
+            Ok(Verdict::Admitted(_)) => (Wrote::Applied, None, task),
+            Ok(Verdict::Stale(stale)) => (Wrote::Refused, Some(stale.newest), None),
+            Err(_) => (Wrote::Unknown, None, None),
+        }
+    }
+
     /// The first task of this name that has not been ended.
     pub(super) fn next_task(&self, name: &Name) -> Option<u64> {
-        let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
-        let last: Option<Option<i64>> = db
-            .query_row(
-                "SELECT max(task) FROM entry WHERE name = ?1",
-                [name.as_str()],
-                |row| row.get(0),
-            )
-            .optional()
-            .ok()?;
-        u64::try_from(last.flatten().unwrap_or(0))
-            .ok()
-            .map(|last| last + 1)
+        next_task(&self.db.lock().unwrap_or_else(PoisonError::into_inner), name)
     }
 
     /// Writes if the fence is not stale; a refusal comes with the newest one.
@@ -96,6 +102,19 @@ impl Ledger {
             Ok(_) => Wrote::Applied,
             Err(_) => Wrote::Unknown,
         }
+    }
+
+    /// Forgets all rows but the last of each name and the last that ended a task: what later rows are compared with.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn forget(&self) -> Result<(), super::Error> {
+        let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = db.execute_batch(
+            "DELETE FROM entry WHERE place NOT IN (SELECT max(place) FROM entry GROUP BY name)
+             AND place NOT IN (SELECT max(place) FROM entry WHERE task IS NOT NULL GROUP BY name)",
+        );
+        done.map_err(|error| super::Error::Store(format!("the ledger cannot be shortened: {error}")))
     }
 
     /// All rows, in the order of commits.
@@ -122,6 +141,20 @@ impl Ledger {
         };
         read().map_err(|error| super::Error::Store(format!("the ledger cannot be read: {error}")))
     }
+}
+
+fn next_task(db: &Connection, name: &Name) -> Option<u64> {
+    let last: Option<Option<i64>> = db
+        .query_row(
+            "SELECT max(task) FROM entry WHERE name = ?1",
+            [name.as_str()],
+            |row| row.get(0),
+        )
+        .optional()
+        .ok()?;
+    u64::try_from(last.flatten().unwrap_or(0))
+        .ok()
+        .map(|last| last + 1)
 }
 
 fn insert(db: &Connection, line: &Line) -> Result<usize, Failure> {

@@ -9,21 +9,32 @@
 //! | `crew` | the director's side: starts workers, signals them, and leaves none behind |
 //! | `tape` | the history as it comes in, and waiting for what is in it |
 //! | `stage` | the store under test and its faults |
+//! | `server` | servers of our own, and copies of them |
+//! | `bound` | a server that dies with the director, even if that is killed |
+//! | `skew` | a wall clock that can be set for one process |
+//! | `effort` | how often a client asks its store |
 //! | `given` | a store that is not ours: only if its operator marked it as drillable |
 
+mod bound;
 mod client;
 mod crew;
+mod effort;
 mod given;
 mod ledger;
 mod orders;
+mod server;
+mod skew;
 mod stage;
 mod tape;
 mod worker;
 
+pub use bound::{BOUND, main as bound_main};
 pub use crew::{Crew, Program};
 pub use given::{Given, MARK};
 pub use ledger::Ledger;
 pub use orders::Orders;
+pub use server::{Replica, Session};
+pub use skew::{HOUR, Skew};
 pub use stage::{Stage, StoreKind};
 pub use tape::Tape;
 pub use worker::{WORD, main as worker_main};
@@ -46,6 +57,9 @@ pub enum Error {
     /// Something that every run shows did not happen within the time given.
     #[error("waited {0} in vain; the machine may be too busy, or the drill's own code is broken")]
     Waited(String),
+    /// Something that the drill needs is not installed here.
+    #[error("{0}")]
+    Missing(String),
     /// The store is not ours, and nobody has allowed drills on it.
     #[error("{0}")]
     NotDrillable(String),

@@ -29,6 +29,12 @@ pub struct Orders {
     pub delay_ms: u64,
     /// How long it rests between two acquires.
     pub rest_ms: u64,
+    /// After so many holds a client only waits for its end; 0 is no limit.
+    #[serde(default)]
+    pub turns: u32,
+    /// Works on until it is told to end, however many writes that takes.
+    #[serde(default)]
+    pub endless: bool,
     /// Neither looks before it writes nor sends a fence: the control run's way to work.
     pub reckless: bool,
 }
@@ -49,6 +55,8 @@ impl Orders {
             steps: 3,
             delay_ms: 50,
             rest_ms: 20,
+            turns: 0,
+            endless: false,
             reckless: false,
         }
     }
@@ -71,6 +79,20 @@ impl Orders {
     #[must_use]
     pub fn rest(mut self, rest_ms: u64) -> Self {
         self.rest_ms = rest_ms;
+        self
+    }
+
+    /// So many holds and no more.
+    #[must_use]
+    pub fn turns(mut self, turns: u32) -> Self {
+        self.turns = turns;
+        self
+    }
+
+    /// One task until it is told to end.
+    #[must_use]
+    pub fn endless(mut self) -> Self {
+        self.endless = true;
         self
     }
 

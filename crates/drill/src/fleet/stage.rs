@@ -1,6 +1,7 @@
 //! The store under test, its faults, and everything that goes with one run.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,9 +11,13 @@ use leasehold_redis::testkit::RedisServer;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::Error;
-use super::given::{Given, PREFIX, Place};
-use crate::proxy::{Config, Proxy};
+use super::given::{Given, PREFIX, Place, RUN};
+use super::server::{Replica, Session, command, local, not_ours, start};
+use super::{Error, Ledger, Program, Skew};
+use crate::proxy::{Config, Proxy, Stats};
+
+/// The protected target's file.
+const LEDGER: &str = "ledger.db";
 
 /// Which store is drilled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +45,10 @@ pub struct Stage {
     dir: TempDir,
     /// Ours, so it may be robbed of its memory.
     server: Option<RedisServer>,
+    /// The words that bind a server to this process.
+    binding: Vec<OsString>,
+    /// The server's wall clock, if it can be set.
+    skew: Option<Skew>,
     proxy: Option<Proxy>,
     url: String,
     direct: String,
@@ -58,18 +67,28 @@ impl std::fmt::Debug for Stage {
 }
 
 impl Stage {
-    /// A throw-away store, or the given one behind a proxy, with these policies.
+    /// A throw-away store, or the given one behind a proxy, with these policies. `skewed`: a server of ours gets a wall
+    /// clock that can be set.
     ///
     /// # Errors
-    /// A server cannot be started or reached, or a file not written.
-    pub async fn build(kind: StoreKind, given: Option<&Given>, policies: &str) -> Result<Self, Error> {
+    /// A server cannot be started or reached, or a file not written; or nothing here can set its clock.
+    pub async fn build(
+        kind: StoreKind,
+        given: Option<&Given>,
+        policies: &str,
+        program: &Program,
+        skewed: bool,
+    ) -> Result<Self, Error> {
         let dir = tempfile::Builder::new()
-            .prefix("leasehold-drill-")
+            .prefix(RUN)
             .tempdir()
             .map_err(Error::io("cannot make a folder for the drill"))?;
         std::fs::write(dir.path().join("policies.toml"), policies)
             .map_err(Error::io("cannot write the policies"))?;
+        // Made here, once: processes that make it at the same time are in each other's way.
+        Ledger::open(&dir.path().join(LEDGER))?;
         let (mut server, mut proxy, mut sqlite) = (None, None, None);
+        let (binding, mut skew) = (program.binding(), None);
         let (url, direct) = match (kind, given.map(|given| (&given.place, &given.url))) {
             (StoreKind::Sqlite, place) => {
                 let path = match place {
@@ -84,10 +103,14 @@ impl Stage {
                 let (address, direct) = match place {
                     Some((Place::Redis(address), url)) => (*address, url.clone()),
                     _ => {
-                        let started = RedisServer::start().await;
-                        let ours =
-                            started.map_err(Error::io("cannot start redis-server (is it installed?)"))?;
-                        let address = std::net::SocketAddr::from(([127, 0, 0, 1], ours.port()));
+                        let mut words = binding.clone();
+                        if skewed {
+                            let clock = Skew::new(dir.path(), "server-clock")?;
+                            words.extend(clock.words());
+                            skew = Some(clock);
+                        }
+                        let ours = start(&words, &[]).await?;
+                        let address = local(&ours);
                         let url = ours.url();
                         server = Some(ours);
                         (address, url)
@@ -99,8 +122,7 @@ impl Stage {
                 (url, direct)
             }
         };
-        let opened = StoreUrl::parse(&direct).and_then(|url| url.open());
-        let store = opened.map_err(|error| Error::Store(error.to_string()))?;
+        let store = open(&direct)?;
         // Names of two runs on one given store never meet.
         let prefix = dir
             .path()
@@ -111,6 +133,8 @@ impl Stage {
             kind,
             dir,
             server,
+            binding,
+            skew,
             proxy,
             url,
             direct,
@@ -133,6 +157,87 @@ impl Stage {
         self.server.is_some()
     }
 
+    /// Where this run keeps its files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The server's wall clock.
+    ///
+    /// # Errors
+    /// This stage was built without one.
+    pub fn skew(&self) -> Result<&Skew, Error> {
+        let skew = self.skew.as_ref();
+        skew.ok_or_else(|| Error::Store("this store's clock cannot be set".to_owned()))
+    }
+
+    /// What went through the proxy so far; nothing without one.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.proxy.as_ref().map(|proxy| proxy.stats()).unwrap_or_default()
+    }
+
+    /// A second server of ours that copies the first one, over a way of its own that can be cut.
+    ///
+    /// # Errors
+    /// The first server is not ours, or the second does not start.
+    pub async fn replica(&self) -> Result<Replica, Error> {
+        Replica::of(self.ours()?, &self.binding).await
+    }
+
+    /// The first server is lost for good, and its address leads to this one.
+    pub async fn fail_over(&mut self, to: &Replica) -> Result<(), Error> {
+        if let Some(server) = &mut self.server {
+            server.stop();
+        }
+        self.direct = to.url();
+        self.store = open(&self.direct)?;
+        let Some(proxy) = &self.proxy else {
+            return Ok(());
+        };
+        // Connections end with the host they led to.
+        proxy.disable().await?;
+        proxy.redirect(to.address());
+        Ok(proxy.enable().await?)
+    }
+
+    /// Kills our own server and starts it again, empty.
+    ///
+    /// # Errors
+    /// It is not ours, or does not start again.
+    pub async fn restart(&mut self) -> Result<(), Error> {
+        let server = self.server.as_mut().ok_or_else(not_ours)?;
+        server
+            .restart()
+            .await
+            .map_err(Error::io("cannot start redis-server again"))
+    }
+
+    /// Stops our own server in its tracks, or lets it go on: connections stay open, nothing is answered.
+    ///
+    /// # Errors
+    /// It is not ours.
+    pub fn freeze(&self, frozen: bool) -> Result<(), Error> {
+        let server = self.ours()?;
+        if frozen {
+            server.pause();
+        } else {
+            server.resume();
+        }
+        Ok(())
+    }
+
+    fn ours(&self) -> Result<&RedisServer, Error> {
+        self.server.as_ref().ok_or_else(not_ours)
+    }
+
+    /// The file of a SQLite store.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.sqlite.as_deref()
+    }
+
     /// How workers reach the store: through the proxy, if there is one.
     #[must_use]
     pub fn url(&self) -> &str {
@@ -148,7 +253,7 @@ impl Stage {
     /// The protected target.
     #[must_use]
     pub fn ledger(&self) -> PathBuf {
-        self.dir.path().join("ledger.db")
+        self.dir.path().join(LEDGER)
     }
 
     /// A name that only this run uses.
@@ -229,22 +334,35 @@ impl Stage {
     /// # Errors
     /// There is none, or it refuses.
     pub async fn command(&self, words: &[&str]) -> Result<redis::Value, Error> {
+        self.ours()?;
+        command(&self.direct, words).await
+    }
+
+    /// A connection to our own server, past the proxy, that stays open.
+    ///
+    /// # Errors
+    /// It is not ours, or does not answer.
+    pub async fn session(&self) -> Result<Session, Error> {
+        self.ours()?;
+        Session::open(&self.direct).await
+    }
+
+    /// How many fence counters of our own server would expire by themselves, which none may; `None` for other stores.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn mortal_counters(&self) -> Result<Option<u64>, Error> {
         if self.server.is_none() {
-            return Err(Error::Store(
-                "only a server of our own is told what to forget".to_owned(),
-            ));
+            return Ok(None);
         }
-        let ask = async {
-            let client = redis::Client::open(self.direct.as_str())?;
-            let mut connection = client.get_multiplexed_async_connection().await?;
-            let mut command = redis::cmd(words.first().copied().unwrap_or("PING"));
-            for word in words.iter().skip(1) {
-                command.arg(*word);
-            }
-            command.query_async(&mut connection).await
-        };
-        ask.await
-            .map_err(|error: redis::RedisError| Error::Store(format!("the server: {error}")))
+        let mut session = Session::open(&self.direct).await?;
+        let keys = session.command(&["KEYS", "lh1:fence:*"]).await?;
+        let keys: Vec<String> = redis::from_redis_value(keys).unwrap_or_default();
+        let mut mortal = 0;
+        for key in &keys {
+            mortal += u64::from(session.command(&["PTTL", key]).await? != redis::Value::Int(-1));
+        }
+        Ok(Some(mortal))
     }
 
     /// The live leases of this run, seen past the proxy.
@@ -265,6 +383,11 @@ impl Stage {
             proxy.stop().await;
         }
     }
+}
+
+fn open(url: &str) -> Result<SharedStore, Error> {
+    let opened = StoreUrl::parse(url).and_then(|url| url.open());
+    opened.map_err(|error| Error::Store(error.to_string()))
 }
 
 /// The same URL, with the proxy's address.

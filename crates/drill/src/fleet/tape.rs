@@ -76,6 +76,14 @@ impl Tape {
             .clone()
     }
 
+    /// Everything so far, and nothing of it is kept: places begin anew.
+    #[must_use]
+    pub fn take(&self) -> History {
+        let taken = std::mem::take(&mut *self.history.lock().unwrap_or_else(PoisonError::into_inner));
+        self.grown.send_replace(0);
+        taken
+    }
+
     /// Waits for the first record from this place on that fits; `None` if none comes in time. Looks at each record once.
     pub async fn wait(
         &self,

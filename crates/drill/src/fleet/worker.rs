@@ -23,9 +23,13 @@ pub const WORD: &str = "__drill-worker";
 /// The most lines that one worker writes.
 const MOST_LINES: usize = 500_000;
 
-/// A worker's whole life.
+/// A worker's whole life; or, if the first word says so, that of a [bound](super::bound) server.
 #[must_use]
 pub fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == super::bound::BOUND) {
+        return super::bound::main(words);
+    }
     // A stopped worker cannot see its input end; the kernel's order reaches it. (The hang-up of orphaned groups would too,
     // but not where somebody of the same session adopts it.)
     let bound = set_parent_process_death_signal(Some(Signal::KILL));

@@ -165,6 +165,11 @@ pub enum Entry {
         /// By name, with the label behind a slash if there is one.
         counters: BTreeMap<String, i64>,
     },
+    /// How often a client asked its store for a lease, at its orderly end.
+    Effort {
+        /// Asks, woken ones and safety polls included.
+        asks: u64,
+    },
     /// The target's ledger, read at the end: this write was applied, in this place.
     Applied {
         /// The place in the order of commits.

@@ -31,6 +31,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         // The span that reaches furthest, and the furthest one of any other hold.
         let mut furthest: Option<&Span<'_>> = None;
         let mut rival: Option<&Span<'_>> = None;
+        case.looked(spans.len());
         for span in &spans {
             let same = |other: &&Span<'_>| other.who == span.who && other.attempt == span.attempt;
             let other = furthest
@@ -77,6 +78,7 @@ fn spans<'a>(case: &Case<'_>, attempt: &Attempt<'a>) -> Vec<Span<'a>> {
     let continues = case.terms(attempt).is_some_and(|terms| terms.continues);
     let over = attempt.over().unwrap_or(u64::MAX);
     let mut spans = Vec::new();
+    case.looked(attempt.claims.len());
     for claim in attempt.claims.iter().filter(|claim| claim.proven) {
         let first = case.forgot.partition_point(|at| *at < attempt.sent);
         let forgot = case.forgot.get(first).copied().unwrap_or(u64::MAX);

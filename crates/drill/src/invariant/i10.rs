@@ -23,6 +23,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         let mut seen: HashMap<(u64, &str), u32> = HashMap::new();
         // A hold that a shutdown ended is given back all the same, and that is told too.
         let mut ended: HashSet<u64> = HashSet::new();
+        case.looked(events.len());
         for (at, event) in events {
             let name = event.name.as_deref();
             if event.seq < next {

@@ -17,6 +17,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         grants.sort_by_key(|grant| (grant.fence, grant.at));
         let mut latest: Option<&Grant<'_>> = None;
         let mut before: Option<&Grant<'_>> = None;
+        case.looked(grants.len());
         for grant in grants {
             let broken = |why| Finding {
                 invariant: "I2",

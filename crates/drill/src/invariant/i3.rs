@@ -14,6 +14,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut newest: BTreeMap<&str, (Fence, &str)> = BTreeMap::new();
     let mut there: HashSet<(&str, u64)> = HashSet::new();
+    case.looked(case.applied.len());
     for row in &case.applied {
         there.insert((row.writer, row.write));
         let Some(fence) = row.fence else { continue };
@@ -37,6 +38,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         return found;
     }
     for attempt in case.all() {
+        case.looked(attempt.writes.len());
         for write in &attempt.writes {
             let applied = there.contains(&(attempt.who, write.number));
             let stale = newest

@@ -16,6 +16,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         };
         let confirmed = confirmed(attempt);
         let abandoned = attempt.first("abandoned");
+        case.looked(attempt.claims.len() + confirmed.len());
         for claim in &attempt.claims {
             let mut broken = |why| {
                 found.push(Finding {

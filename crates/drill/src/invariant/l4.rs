@@ -16,6 +16,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         let Some(terms) = case.terms(attempt).filter(|terms| !terms.continues) else {
             continue;
         };
+        case.looked(attempt.claims.len() + attempt.events.len());
         let held = matches!(attempt.answered, Some((_, Answer::Held, _)));
         let Some(last) = latest(attempt, terms.usable).filter(|_| held) else {
             continue;

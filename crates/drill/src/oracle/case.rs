@@ -1,5 +1,6 @@
 //! A history in order: which lines belong to which acquire, and which grants there were.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use leasehold_core::Fence;
@@ -177,6 +178,10 @@ pub struct Case<'a> {
     pub heard: BTreeMap<&'a str, u64>,
     /// The last line.
     pub end: u64,
+    /// Where each client's attempts are, by number.
+    places: HashMap<(&'a str, u64), usize>,
+    /// How many things were looked at, over all passes: see [`Case::looks`].
+    looks: Cell<u64>,
 }
 
 impl<'a> Case<'a> {
@@ -187,6 +192,7 @@ impl<'a> Case<'a> {
         lines.sort_by_key(|record| record.at);
         let mut case = Self::default();
         for record in &lines {
+            case.looked(1);
             case.place(record);
             case.heard.insert(&record.who, record.at);
             case.end = record.at;
@@ -235,10 +241,23 @@ impl<'a> Case<'a> {
     #[must_use]
     pub fn paused_at(&self, who: &str, at: u64) -> Option<u64> {
         let pauses = self.pauses.get(who)?;
-        pauses
-            .iter()
-            .find(|(from, to)| *from <= at && at <= *to)
-            .map(|(_, to)| *to)
+        // They do not overlap and are in order.
+        let before = pauses.partition_point(|(from, _)| *from <= at);
+        let (_, to) = pauses.get(before.checked_sub(1)?)?;
+        (at <= *to).then_some(*to)
+    }
+
+    /// How many things have been looked at while this history was put in order and judged. It bounds the work: a constant
+    /// for each line and each finding, whatever the lines say.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
+    /// A check has looked at so many things in one of its loops.
+    pub(crate) fn looked(&self, things: usize) {
+        let things = u64::try_from(things).unwrap_or(u64::MAX);
+        self.looks.set(self.looks.get().saturating_add(things));
     }
 
     /// The store forgot between these moments.
@@ -274,7 +293,9 @@ impl<'a> Case<'a> {
                 }
             }
             Entry::Asked { attempt, name, class } => {
-                self.attempts.entry(who).or_default().push(Attempt {
+                let mine = self.attempts.entry(who).or_default();
+                self.places.insert((who, *attempt), mine.len());
+                mine.push(Attempt {
                     who,
                     number: *attempt,
                     name,
@@ -393,14 +414,14 @@ impl<'a> Case<'a> {
                 _ => {}
             },
             Entry::Fault { mends: false, .. } => self.faults.push(at),
-            Entry::Fault { .. } | Entry::Gap { .. } => {}
+            Entry::Fault { .. } | Entry::Gap { .. } | Entry::Effort { .. } => {}
         }
     }
 
-    /// Attempts are numbered in order, so the one that is looked for is nearly always the last.
-    fn find(&mut self, who: &str, number: u64) -> Option<&mut Attempt<'a>> {
-        let attempts = self.attempts.get_mut(who)?;
-        attempts.iter_mut().rev().find(|attempt| attempt.number == number)
+    /// A late line may belong to any of a client's attempts, so it is not searched for.
+    fn find(&mut self, who: &'a str, number: u64) -> Option<&mut Attempt<'a>> {
+        let place = *self.places.get(&(who, number))?;
+        self.attempts.get_mut(who)?.get_mut(place)
     }
 
     /// A client has one acquire of a name under a class at a time, so a hold belongs to the last such one that was sent
@@ -417,6 +438,8 @@ impl<'a> Case<'a> {
                 }
             }
             let mut owner: HashMap<u64, usize> = HashMap::new();
+            self.looks
+                .set(self.looks.get() + u64::try_from(events.len()).unwrap_or(0));
             for (at, event) in events {
                 let index = match owner.get(&event.hold) {
                     Some(index) => *index,

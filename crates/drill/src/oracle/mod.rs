@@ -43,6 +43,8 @@ pub struct Judgement {
     pub grants: usize,
     /// How many writes the target applied.
     pub applied: usize,
+    /// How many things the checker looked at, over all its passes: the work it did, counted and not timed.
+    pub looks: u64,
 }
 
 /// The most findings of one invariant that are kept: a blind store breaks the same promise thousands of times.
@@ -83,5 +85,6 @@ pub fn judge(history: &History) -> Judgement {
         records: history.records.len(),
         grants: case.grants.len(),
         applied: case.applied.len(),
+        looks: case.looks(),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::clock::ClockExt;
@@ -31,6 +31,8 @@ const BACKLOG: u32 = 1024;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: Config,
+    /// Where new connections lead: [`Config::raw`]'s address until somebody redirects.
+    pub(super) upstream: Mutex<SocketAddr>,
     pub(super) seed: u64,
     pub(super) catalog: Catalog,
     pub(super) record: Arc<Record>,
@@ -152,8 +154,9 @@ async fn accept(
 
 /// One client, from being accepted to its end.
 async fn connection(shared: &Shared, mut client: TcpStream, number: u64, ending: &CancellationToken) {
+    let upstream = *shared.upstream.lock().unwrap_or_else(PoisonError::into_inner);
     let server = tokio::select! {
-        server = TcpStream::connect(shared.config.upstream) => server,
+        server = TcpStream::connect(upstream) => server,
         () = ending.cancelled() => return,
     };
     let mut server = match server {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -83,6 +83,16 @@ impl Handle {
         self.switch(true).await
     }
 
+    /// From now on new connections lead there, as after a fail-over that moved the address. Open ones stay where they are.
+    pub fn redirect(&self, upstream: SocketAddr) {
+        tracing::info!(%upstream, "redirected");
+        *self
+            .shared
+            .upstream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = upstream;
+    }
+
     async fn switch(&self, on: bool) -> Result<(), Error> {
         self.shared.wanted.send_replace(on);
         let mut up = self.shared.up.subscribe();
@@ -158,6 +168,7 @@ impl Proxy {
             stop: stop.clone(),
             wanted: watch::Sender::new(true),
             up: watch::Sender::new(true),
+            upstream: Mutex::new(config.upstream),
             config,
         });
         let handle = Handle {

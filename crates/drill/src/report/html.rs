@@ -1,49 +1,47 @@
-//! Verdicts as one HTML page.
+//! Verdicts as one HTML page that loads nothing and runs nothing, in light and in dark.
 
 use super::timeline::{draw, escape, faults};
 use crate::invariant;
-use crate::scenario::{Outcome, Verdict};
+use crate::scenario::{Measures, Outcome, Verdict};
 
-const STYLE: &str = "
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c1c; background: #fff }
-table { border-collapse: collapse; margin: .5rem 0 } td, th { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top }
-section { border-top: 1px solid #ccc; margin-top: 2rem } svg { width: 100%; height: auto; font-size: 11px }
-.clean { color: #17692b } .VIOLATION, .BROKEN { color: #b3121d; font-weight: 600 } .skipped { color: #666 }
-.lane { stroke: #ddd } .held { fill: #3a8f5c } .unproven { fill: #e59a1c } .stopped { fill: #555; opacity: .55 }
-.fault path { stroke: #444; stroke-dasharray: 3 3 } .tick { fill: #777; text-anchor: middle } .fault text { text-anchor: middle; font-weight: 600 }
-.refused { fill: #8b98a5 } .fenced { fill: #2457c5 } .stale { fill: #a23cc0 } .killed { fill: #000 } .broken { fill: #d3121d }
-.key span { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; vertical-align: -1px }
-";
+const STYLE: &str = include_str!("style.css");
 
-const KEY: &str = r#"<p class="key">
-<span style="background:#3a8f5c"></span>holds a lease <span style="background:#e59a1c"></span>works without a provable lease
-<span style="background:#555"></span>process stopped <span style="background:#2457c5"></span>fenced (had to stop)
-<span style="background:#8b98a5"></span>store unavailable, work refused <span style="background:#a23cc0"></span>stale write refused
-<span style="background:#000"></span>killed <span style="background:#d3121d"></span>broken promise (bottom line)</p>
+const INTRODUCTION: &str = "<p>Each drill breaks something on purpose while real processes take real locks on a real store and write to a \
+    target that they all share. Then two judges look at it. The first compares what the lock's <em>class</em> promises in this \
+    situation with what was seen. The second is a checker that knows nothing of the code: it judges every recorded step against the \
+    <a href=\"#promises\">numbered promises</a>. A drill is <strong class=\"clean\">clean</strong> only if both are content.</p>\n";
+
+const WORDS: &str = "<details><summary>What the columns mean</summary><table>\
+    <tr><th>time to fence</th><td>from the fault until a holder that could not renew had stopped working</td></tr>\
+    <tr><th>takeover</th><td>from a holder's death until somebody else had the lock</td></tr>\
+    <tr><th>overlap</th><td>time worked without a lease that could be proven (only in classes that say so)</td></tr>\
+    <tr><th>debt</th><td>time that locks stayed shut after their work was done, because giving them back could not be confirmed</td></tr>\
+    <tr><th>stale refused</th><td>late writes of former holders that the target turned away, by their fence</td></tr>\
+    <tr><th>twice</th><td>tasks that were finished twice: must be 0</td></tr>\
+    </table></details>\n";
+
+const KEY: &str = r#"<p class="key">bars:
+<i class="k-held"></i>holds a lease <i class="k-unproven"></i>works without a provable lease <i class="k-stopped"></i>process stopped;
+dots: <i class="dot k-fenced"></i>fenced: told to stop <i class="dot k-refused"></i>store unavailable, work refused
+<i class="dot k-stale"></i>late write refused <i class="dot k-killed"></i>killed <i class="dot k-broken"></i>broken promise (bottom line);
+numbers above: what was done, listed below. One line per client, time from left to right; rest the pointer on anything for its details.</p>
 "#;
 
-/// The whole page. It loads nothing and runs nothing.
+/// The whole page; `failed` are drills that could not be run, and why.
 #[must_use]
-pub fn page(verdicts: &[Verdict]) -> String {
+pub fn page(verdicts: &[Verdict], failed: &[(String, String)]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Leasehold drills</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\n<h1>Leasehold drills</h1>\n\
-         <p>Each drill breaks something on purpose while real processes take real locks. The verdict compares what the lock's \
-         class promises in that situation with what was seen, and a checker that knows nothing of the code judges the whole \
-         history against the numbered promises below.</p>\n<table><tr><th>Drill</th><th>Store</th><th>Verdict</th></tr>\n"
+         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\n<h1>Leasehold drills</h1>\n"
     );
-    for verdict in verdicts {
-        let (word, drill) = (verdict.outcome.word(), verdict.drill);
-        out.push_str(&format!(
-            "<tr><td><a href=\"#{drill}-{0}\">{drill}</a></td><td>{0}</td><td class=\"{word}\">{word}</td></tr>\n",
-            verdict.store
-        ));
-    }
-    out.push_str("</table>\n");
-    for verdict in verdicts {
+    headline(&mut out, verdicts, failed);
+    out.push_str(INTRODUCTION);
+    summary(&mut out, verdicts, failed);
+    out.push_str(WORDS);
+    for verdict in verdicts.iter().filter(|verdict| verdict.skipped.is_none()) {
         section(&mut out, verdict);
     }
-    out.push_str("<section><h2>The promises</h2><table>\n");
+    out.push_str("<section id=\"promises\"><h2>The promises</h2><table>\n");
     for (number, _) in invariant::ALL {
         out.push_str(&format!(
             "<tr><th>{number}</th><td>{}</td></tr>\n",
@@ -54,25 +52,103 @@ pub fn page(verdicts: &[Verdict]) -> String {
     out
 }
 
+fn headline(out: &mut String, verdicts: &[Verdict], failed: &[(String, String)]) {
+    let count = |outcome| {
+        verdicts
+            .iter()
+            .filter(|verdict| verdict.outcome == outcome)
+            .count()
+    };
+    let (clean, broken) = (count(Outcome::Clean), count(Outcome::Violation));
+    let (class, mut words) = if broken > 0 {
+        (
+            "VIOLATION",
+            format!("{broken} of {} drills broke a promise", clean + broken),
+        )
+    } else if clean == 0 {
+        ("skipped", "No drill was run".to_owned())
+    } else {
+        ("clean", format!("All {clean} drills that were run are clean"))
+    };
+    if !failed.is_empty() {
+        words.push_str(&format!("; {} could not be run", failed.len()));
+    }
+    let took: f64 = verdicts.iter().map(|verdict| verdict.took.as_secs_f64()).sum();
+    out.push_str(&format!(
+        "<p class=\"headline {class}\">{words}. <span class=\"soft\">{:.0} min {:.0} s, version {}.</span></p>\n",
+        (took / 60.0).floor(),
+        took % 60.0,
+        env!("CARGO_PKG_VERSION")
+    ));
+}
+
+fn summary(out: &mut String, verdicts: &[Verdict], failed: &[(String, String)]) {
+    out.push_str(
+        "<div class=\"wide\"><table><tr><th>drill</th><th>store</th><th>verdict</th><th class=\"number\">took</th>\
+         <th class=\"number\">time to fence</th><th class=\"number\">takeover</th><th class=\"number\">overlap</th>\
+         <th class=\"number\">debt</th><th class=\"number\">grants</th><th class=\"number\">stale refused</th>\
+         <th class=\"number\">twice</th></tr>\n",
+    );
+    for verdict in verdicts {
+        let (word, drill, store) = (verdict.outcome.word(), verdict.drill, verdict.store);
+        if let Some(why) = &verdict.skipped {
+            out.push_str(&format!(
+                "<tr><td>{drill}</td><td>{store}</td><td class=\"skipped\" colspan=\"9\">not run: {}</td></tr>\n",
+                escape(why)
+            ));
+            continue;
+        }
+        let of = &verdict.measures;
+        let control = if verdict.control { " (control)" } else { "" };
+        out.push_str(&format!(
+            "<tr><td><a href=\"#{drill}-{store}\">{drill}</a></td><td>{store}</td>\
+             <td class=\"verdict {word}\">{word}{control}</td><td class=\"number\">{:.1} s</td>",
+            verdict.took.as_secs_f64()
+        ));
+        for cell in [
+            of.time_to_fence_s.map_or_else(dash, seconds),
+            of.takeover_s.map_or_else(dash, seconds),
+            some(of.overlap_s),
+            some(of.debt_s),
+            of.grants.to_string(),
+            of.refused.to_string(),
+            of.duplicates.to_string(),
+        ] {
+            out.push_str(&format!("<td class=\"number\">{cell}</td>"));
+        }
+        out.push_str("</tr>\n");
+    }
+    for (drill, why) in failed {
+        out.push_str(&format!(
+            "<tr><td colspan=\"2\">{}</td><td class=\"failed\" colspan=\"9\">could not be run: {}</td></tr>\n",
+            escape(drill),
+            escape(why)
+        ));
+    }
+    out.push_str("</table></div>\n");
+}
+
 fn section(out: &mut String, verdict: &Verdict) {
     let (drill, store, word) = (verdict.drill, verdict.store, verdict.outcome.word());
     out.push_str(&format!(
-        "<section id=\"{drill}-{store}\"><h2>{drill} on {store}: <span class=\"{word}\">{word}</span></h2>\n<p>{}</p>\n",
-        escape(verdict.about)
+        "<section id=\"{drill}-{store}\"><h2>{drill} on {store}: <span class=\"{word}\">{word}</span></h2>\n<p>{}{}</p>\n",
+        escape(&sentence(verdict.about)),
+        if verdict.classes.is_empty() {
+            String::new()
+        } else {
+            format!(" <span class=\"soft\">Classes: {}.</span>", verdict.classes.join(", "))
+        }
     ));
     if verdict.control {
         out.push_str(
-            "<p>A control run: broken promises are what it must show, or the checker is blind.</p>\n",
+            "<p>A <strong>control run</strong>: here the protection is switched off on purpose, and broken promises are what it must show. \
+             If the checker found nothing here, its silence elsewhere would be worth nothing.</p>\n",
         );
     }
-    if let Some(why) = &verdict.skipped {
-        out.push_str(&format!(
-            "<p class=\"skipped\">Not run: {}</p></section>\n",
-            escape(why)
-        ));
-        return;
+    cards(out, &verdict.measures);
+    if !verdict.promises.is_empty() {
+        out.push_str("<table><tr><th>promised</th><th></th><th>seen</th></tr>\n");
     }
-    out.push_str("<table><tr><th>Promised</th><th></th><th>Seen</th></tr>\n");
     for promise in &verdict.promises {
         let mark = if promise.kept { "kept" } else { "BROKEN" };
         out.push_str(&format!(
@@ -81,41 +157,114 @@ fn section(out: &mut String, verdict: &Verdict) {
             escape(&promise.seen)
         ));
     }
-    out.push_str("</table>\n");
+    if !verdict.promises.is_empty() {
+        out.push_str("</table>\n");
+    }
+    out.push_str("<h3>What happened</h3>\n");
     out.push_str(&draw(&verdict.history, &verdict.judgement.findings));
     out.push_str(KEY);
-    out.push_str("<ol>\n");
-    for (at, fault) in faults(&verdict.history) {
-        out.push_str(&format!("<li>at {at:.2} s: {}</li>\n", escape(&fault)));
+    let done = faults(&verdict.history);
+    if !done.is_empty() {
+        out.push_str("<ol>\n");
+        for (at, fault) in done {
+            out.push_str(&format!("<li>at {at:.2} s: {}</li>\n", escape(&fault)));
+        }
+        out.push_str("</ol>\n");
     }
-    out.push_str("</ol>\n<table>\n");
+    judged(out, verdict);
+    out.push_str("<details><summary>All numbers</summary><table>\n");
     for (name, value) in super::measures(&verdict.measures) {
-        out.push_str(&format!("<tr><td>{name}</td><td>{}</td></tr>\n", escape(&value)));
-    }
-    out.push_str("</table>\n");
-    if verdict.outcome == Outcome::Clean && verdict.judgement.findings.is_empty() {
         out.push_str(&format!(
-            "<p>{} records checked: no promise broken.</p>\n",
-            verdict.judgement.records
+            "<tr><td>{name}</td><td class=\"number\">{}</td></tr>\n",
+            escape(&value)
         ));
     }
-    if verdict.judgement.incomplete {
-        out.push_str("<p class=\"BROKEN\">The history is incomplete: nothing can be called clean.</p>\n");
-    }
-    if !verdict.judgement.findings.is_empty() {
-        out.push_str("<h3>What the checker found</h3><table>\n");
-        for found in &verdict.judgement.findings {
+    out.push_str("</table></details></section>\n");
+}
+
+/// The numbers that say something here.
+fn cards(out: &mut String, of: &Measures) {
+    let all = [
+        (of.time_to_fence_s.map(seconds), "time to fence"),
+        (of.takeover_s.map(seconds), "takeover after a kill"),
+        ((of.overlap_s > 0.0).then(|| seconds(of.overlap_s)), "overlap"),
+        ((of.debts > 0).then(|| seconds(of.debt_s)), "debt"),
+        (Some(of.grants.to_string()), "leases granted"),
+        (Some(of.applied.to_string()), "writes applied"),
+        (Some(of.refused.to_string()), "late writes refused"),
+        (Some(of.duplicates.to_string()), "tasks ended twice"),
+    ];
+    out.push_str("<div class=\"cards\">");
+    for (value, name) in all {
+        if let Some(value) = value {
             out.push_str(&format!(
-                "<tr><th>{}</th><td>{}</td><td>{}</td></tr>\n",
-                found.invariant,
-                escape(&found.name),
-                escape(&found.why)
+                "<div class=\"card\"><strong>{value}</strong><span>{name}</span></div>"
             ));
         }
-        out.push_str("</table>\n");
-        if verdict.judgement.more > 0 {
-            out.push_str(&format!("<p>And {} more.</p>\n", verdict.judgement.more));
-        }
     }
-    out.push_str("</section>\n");
+    out.push_str("</div>\n");
+}
+
+/// What the checker says.
+fn judged(out: &mut String, verdict: &Verdict) {
+    let judged = &verdict.judgement;
+    let found = judged.findings.len() + judged.more;
+    out.push_str(&format!(
+        "<p>The checker read {} records with {} grants and {} writes at the target: {}.</p>\n",
+        judged.records,
+        judged.grants,
+        judged.applied,
+        match (found, verdict.control) {
+            (0, _) => "no promise is broken".to_owned(),
+            (_, true) => format!("{found} broken promises, as it must be here"),
+            (_, false) => format!("<strong class=\"BROKEN\">{found} broken promises</strong>"),
+        }
+    ));
+    if judged.incomplete {
+        out.push_str("<p class=\"BROKEN\">The history is incomplete: nothing can be called clean.</p>\n");
+    }
+    if found == 0 {
+        return;
+    }
+    let start = verdict
+        .history
+        .records
+        .iter()
+        .map(|record| record.at)
+        .min()
+        .unwrap_or(0);
+    out.push_str("<ul>\n");
+    for found in judged.findings.iter().take(20) {
+        out.push_str(&format!(
+            "<li><strong>{}</strong> ({}) at {:.3} s, {}: {}</li>\n",
+            found.invariant,
+            invariant::promise(found.invariant),
+            found.at.saturating_sub(start) as f64 / 1e9,
+            escape(&found.name),
+            escape(&found.why)
+        ));
+    }
+    let hidden = found.saturating_sub(20);
+    if hidden > 0 {
+        out.push_str(&format!("<li>and {hidden} more</li>\n"));
+    }
+    out.push_str("</ul>\n");
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.2} s")
+}
+
+fn some(value: f64) -> String {
+    if value > 0.0 { seconds(value) } else { dash() }
+}
+
+fn dash() -> String {
+    "–".to_owned()
 }

@@ -7,11 +7,12 @@ use crate::scenario::Verdict;
 /// Grows when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// All verdicts; histories are kept in files of their own.
+/// All verdicts, and the drills that could not be run; histories are kept in files of their own.
 #[must_use]
-pub fn document(verdicts: &[Verdict]) -> Value {
+pub fn document(verdicts: &[Verdict], failed: &[(String, String)]) -> Value {
     json!({
         "schema_version": SCHEMA_VERSION,
+        "failed": failed.iter().map(|(drill, why)| json!({ "drill": drill, "why": why })).collect::<Vec<_>>(),
         "drills": verdicts.iter().map(one).collect::<Vec<_>>(),
     })
 }
@@ -28,6 +29,7 @@ fn one(verdict: &Verdict) -> Value {
     json!({
         "drill": verdict.drill,
         "about": verdict.about,
+        "classes": verdict.classes,
         "store": verdict.store,
         "control": verdict.control,
         "verdict": verdict.outcome.word().to_lowercase(),

@@ -60,12 +60,18 @@ pub(super) fn draw(history: &History, findings: &[Finding]) -> String {
     let (start, end) = times.fold((u64::MAX, 0), |(from, to), record| {
         (from.min(record.at), to.max(record.at))
     });
-    let lanes: BTreeMap<&str, f64> = case
+    // Whoever asked first is on top.
+    let mut clients: Vec<_> = case
         .attempts
-        .keys()
+        .iter()
+        .map(|(who, attempts)| (attempts.first().map(|first| first.sent), *who))
+        .collect();
+    clients.sort_unstable();
+    let lanes: BTreeMap<&str, f64> = clients
+        .into_iter()
         .take(MOST_LANES)
         .enumerate()
-        .map(|(number, who)| (*who, TOP + LANE * number as f64))
+        .map(|(number, (_, who))| (who, TOP + LANE * number as f64))
         .collect();
     if lanes.is_empty() || end <= start {
         return String::new();

@@ -29,6 +29,8 @@ pub struct Measures {
     pub refused: u64,
     /// Tasks that ended more than once.
     pub duplicates: u64,
+    /// Those whose second end was written in a class that fences: a class that continues accepts them, as its price.
+    pub duplicates_fenced: u64,
     /// From the last fault to a hold that was fenced after it, in seconds; the longest.
     pub time_to_fence_s: Option<f64>,
     /// From a holder's kill to the next grant of its name, in seconds; the longest.
@@ -50,6 +52,8 @@ pub fn measure(history: &History) -> Measures {
     lines.sort_by_key(|record| record.at);
     let mut sums = Measures::default();
     let mut ended: HashSet<(&str, u64)> = HashSet::new();
+    let mut continues: HashSet<&str> = HashSet::new();
+    let mut class_of: HashMap<&str, &str> = HashMap::new();
     // What each client last asked for, when each name was last granted, and whose death it waits for.
     let mut wanted: HashMap<&str, &str> = HashMap::new();
     let mut granted: HashMap<&str, u64> = HashMap::new();
@@ -63,20 +67,32 @@ pub fn measure(history: &History) -> Measures {
     for record in lines {
         let who = record.who.as_str();
         match &record.what {
-            Entry::Asked { name, .. } => {
+            Entry::Asked { name, class, .. } => {
                 wanted.insert(who, name);
+                class_of.insert(who, class);
             }
             Entry::Written {
                 answer: Wrote::Refused,
                 ..
             } => sums.refused += 1,
-            Entry::Applied { name, task, .. } => {
+            Entry::Applied {
+                name, task, writer, ..
+            } => {
                 sums.applied += 1;
                 if let Some(task) = task
                     && !ended.insert((name, *task))
                 {
                     sums.duplicates += 1;
+                    let class = class_of.get(writer.as_str()).copied().unwrap_or_default();
+                    sums.duplicates_fenced += u64::from(!continues.contains(class));
                 }
+            }
+            Entry::Class {
+                class,
+                continues: true,
+                ..
+            } => {
+                continues.insert(class);
             }
             Entry::Fault { mends: false, .. } => fault = Some(record.at),
             Entry::Signal { client, signal } if signal == "kill" => {
@@ -200,6 +216,56 @@ mod tests {
         });
         assert_eq!(sums.takeover_s, Some(4.0));
         assert!((sums.longest_gap_s - 6.0).abs() < 1e-9, "{sums:?}");
+    }
+
+    #[test]
+    fn a_second_end_is_the_price_of_a_class_that_continues_only() {
+        let class = |class: &str, continues| {
+            let what = Entry::Class {
+                class: class.into(),
+                ttl: 1,
+                usable: 1,
+                fail_open: false,
+                continues,
+            };
+            line(0, "x", what)
+        };
+        let ask = |who: &str, class: &str| {
+            let what = Entry::Asked {
+                attempt: 1,
+                name: "job:1".into(),
+                class: class.into(),
+            };
+            line(1, who, what)
+        };
+        let end = |place, writer: &str| {
+            let what = Entry::Applied {
+                place,
+                name: "job:1".into(),
+                writer: writer.into(),
+                write: place,
+                task: Some(1),
+                fence: None,
+            };
+            line(2, "director", what)
+        };
+        let all = |last: &str| {
+            let records = vec![
+                class("strict", false),
+                class("loose", true),
+                ask("s", "strict"),
+                ask("l", "loose"),
+                end(1, "s"),
+                end(2, last),
+            ];
+            let sums = measure(&History {
+                records,
+                damage: Vec::new(),
+            });
+            (sums.duplicates, sums.duplicates_fenced)
+        };
+        assert_eq!(all("l"), (1, 0));
+        assert_eq!(all("s"), (1, 1));
     }
 
     #[test]

@@ -9,14 +9,16 @@ mod contention_storm;
 mod control;
 mod eviction;
 mod expired_and_stale;
+mod failover;
 mod flood;
 mod forced_kill;
 mod measure;
+mod options;
 mod pause_and_delay;
 mod release_fails;
 mod renewals_fail;
 mod rolling_restart;
-mod scene;
+pub(crate) mod scene;
 mod split_network;
 mod store_outage;
 mod verdict;
@@ -26,6 +28,7 @@ use std::time::Duration;
 use crate::fleet::{Error, Given, Program, StoreKind};
 
 pub use measure::{Measures, measure};
+pub use options::Options;
 pub use verdict::{Outcome, Promise, Verdict};
 
 use scene::Scene;
@@ -43,14 +46,37 @@ ttl = "3s"
 acquire = { timeout = "500ms", retry_after = "200ms" }
 renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
 release = { attempts = 2, timeout = "300ms" }
+[class.workflow-critical]
+ttl = "3s"
+acquire = { timeout = "500ms", retry_after = "200ms" }
+renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
+release = { attempts = 2, timeout = "300ms" }
+[class.approval]
+ttl = "3s"
+acquire = { wait = "1s", timeout = "500ms", retry_after = "200ms" }
+renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
+release = { attempts = 1, timeout = "300ms" }
+# A line of hundreds: the wait is as long as the line, and the time-outs as long as a busy host needs.
+[class.storm]
+ttl = "20s"
+acquire = { wait = "10m", timeout = "20s" }
+renew = { every = "ttl/3", timeout = "5s" }
+release = { attempts = 2, timeout = "10s" }
+# For being refused.
+[class.durable]
+ttl = "3s"
+requires = "durable"
+acquire = { wait = "1s", timeout = "500ms" }
+renew = { every = "ttl/3", timeout = "400ms" }
+release = { attempts = 1, timeout = "300ms" }
 "#;
 
 /// The time to live of the drills' classes.
-const TTL: Duration = Duration::from_secs(3);
+pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// What a loaded machine may add before a drill calls a return to normal late.
-const SLACK: Duration = Duration::from_secs(2);
+pub(crate) const SLACK: Duration = Duration::from_secs(2);
 /// How long a drill waits for what must come: only a broken run waits so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One drill.
 #[derive(Debug, Clone, Copy)]
@@ -59,14 +85,19 @@ pub struct Scenario {
     pub name: &'static str,
     /// What is done, and what is promised.
     pub about: &'static str,
+    /// Which classes it concerns.
+    pub classes: &'static [&'static str],
     /// On which stores it can be run.
     pub stores: &'static [StoreKind],
+    /// It sets clocks: it needs libfaketime.
+    pub skews: bool,
     /// It needs a server of its own: it robs it of its memory.
     pub robs: bool,
     /// A control run: it must show violations, or the checker is blind.
     pub control: bool,
 }
 
+const FOUR: &[&str] = &["scheduler", "workflow", "workflow-critical", "approval"];
 const BOTH: &[StoreKind] = &[StoreKind::Sqlite, StoreKind::Redis];
 const REDIS: &[StoreKind] = &[StoreKind::Redis];
 
@@ -74,7 +105,9 @@ const fn drill(name: &'static str, about: &'static str, stores: &'static [StoreK
     Scenario {
         name,
         about,
+        classes: &["scheduler"],
         stores,
+        skews: false,
         robs: false,
         control: false,
     }
@@ -82,26 +115,38 @@ const fn drill(name: &'static str, about: &'static str, stores: &'static [StoreK
 
 /// Every drill, in the order in which `all` runs them.
 pub const ALL: &[Scenario] = &[
-    drill(
-        "store-outage",
-        "the store answers nobody for 5 s: fail-closed work pauses, fail-open work goes on and is counted, both return",
-        BOTH,
-    ),
-    drill(
-        "renewals-fail",
-        "renewals fail under two long tasks: the fence class stops before its lease can end, the continue class measures its overlap",
-        BOTH,
-    ),
-    drill(
-        "release-fails",
-        "the store is gone when work ends: the result stays, the debt is told and collected",
-        BOTH,
-    ),
-    drill(
-        "forced-kill",
-        "the holder is killed with -9: somebody takes over within the TTL, no task ends twice",
-        BOTH,
-    ),
+    Scenario {
+        classes: FOUR,
+        ..drill(
+            "store-outage",
+            "the store answers nobody for a while (--outage): fail-closed work pauses, fail-open work goes on and is counted, both return",
+            BOTH,
+        )
+    },
+    Scenario {
+        classes: FOUR,
+        ..drill(
+            "renewals-fail",
+            "renewals fail under long tasks: fence classes stop before their lease can end, the continue class measures its overlap",
+            BOTH,
+        )
+    },
+    Scenario {
+        classes: &["scheduler", "approval"],
+        ..drill(
+            "release-fails",
+            "the store is gone when work ends: the result stays, the debt is told and collected",
+            BOTH,
+        )
+    },
+    Scenario {
+        classes: FOUR,
+        ..drill(
+            "forced-kill",
+            "the holder is killed with -9: somebody takes over within the TTL, no task ends twice",
+            BOTH,
+        )
+    },
     drill(
         "pause-and-delay",
         "the holder is stopped with a write on its slow way: it wakes up past its lease, and its late write is refused",
@@ -112,11 +157,22 @@ pub const ALL: &[Scenario] = &[
         "renewals fail, the holder sleeps through its expiry and wakes up to release: the new holder is not disturbed",
         BOTH,
     ),
-    drill(
-        "contention-storm",
-        "dozens of clients want one name: every one of them gets it in turn",
-        BOTH,
-    ),
+    Scenario {
+        robs: true,
+        ..drill(
+            "failover",
+            "the server is lost with a lease that its replica never heard of: fences still grow, late writes are refused, who demanded more was refused",
+            REDIS,
+        )
+    },
+    Scenario {
+        classes: &["storm"],
+        ..drill(
+            "contention-storm",
+            "hundreds of clients want one name (--waiters): each gets it in turn, a release wakes one and not all, the line is kept",
+            BOTH,
+        )
+    },
     drill(
         "flood-while-renewing",
         "dozens of clients acquire without pause: the long holder beside them never loses its lock",
@@ -132,10 +188,11 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         robs: true,
+        skews: true,
         ..drill(
             "clock-jump",
-            "the lease lives 10 s longer in the server than its holder counts, as after a clock that was set back: it is told",
-            REDIS,
+            "wall clocks jump: the client's changes nothing; the server's, set back, is told; set ahead, the fence holds",
+            BOTH,
         )
     },
     drill(
@@ -173,6 +230,7 @@ pub async fn run(
     store: StoreKind,
     given: Option<&Given>,
     program: &Program,
+    options: Options,
 ) -> Result<Verdict, Error> {
     if !scenario.stores.contains(&store) {
         return Ok(Verdict::skipped(scenario, store, "this store has no such fault"));
@@ -181,7 +239,7 @@ pub async fn run(
         let why = "it robs a server of its memory, so it runs on a throw-away server only";
         return Ok(Verdict::skipped(scenario, store, why));
     }
-    let mut scene = Scene::open(store, given, program).await?;
+    let mut scene = Scene::open(store, given, program, scenario, options).await?;
     let mut draft = Draft::default();
     let played = play(scenario.name, &mut scene, &mut draft).await;
     if let Err(error) = played {
@@ -199,6 +257,7 @@ async fn play(name: &str, scene: &mut Scene, draft: &mut Draft) -> Result<(), Er
         "forced-kill" => forced_kill::play(scene, draft).await,
         "pause-and-delay" => pause_and_delay::play(scene, draft).await,
         "expired-and-stale" => expired_and_stale::play(scene, draft).await,
+        "failover" => failover::play(scene, draft).await,
         "contention-storm" => contention_storm::play(scene, draft).await,
         "flood-while-renewing" => flood::play(scene, draft).await,
         "eviction" => eviction::play(scene, draft).await,

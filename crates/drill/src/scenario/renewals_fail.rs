@@ -1,54 +1,63 @@
-//! Renewals fail under two long tasks: one class fences, the other continues.
+//! Renewals fail under long tasks of every class: three fence, one continues.
 
-use super::scene::{Scene, between, secs};
+use super::scene::{Scene, between, secs, transition};
 use super::verdict::Draft;
 use super::{PATIENCE, TTL};
 use crate::fleet::Error;
 use crate::history::{Entry, Record};
 
+const FENCED: &[&str] = &["scheduler", "workflow-critical", "approval"];
+const CONTINUES: &str = "workflow";
+
 pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    let fences = scene.orders("fences", "scheduler", "job:1").steps(60, 150);
-    let continues = scene.orders("continues", "workflow", "job:2").steps(60, 150);
-    scene.crew.start(fences).await?;
-    scene.crew.start(continues).await?;
+    for class in FENCED.iter().chain([&CONTINUES]) {
+        let orders = scene.orders(class, class, &format!("job:{class}"));
+        scene.crew.start(orders.steps(60, 150)).await?;
+    }
     // Renewed at least once: the deadline has moved as it does in a long life.
-    scene.event(0, "fences", "renewed").await?;
-    scene.event(0, "continues", "renewed").await?;
+    for class in FENCED.iter().chain([&CONTINUES]) {
+        scene.event(0, class, "renewed").await?;
+    }
 
     let during = scene.tape.place();
     scene.stage.cut().await?;
     let cut = scene.fault("no renewal is answered");
-    let stopped = scene.event(during, "fences", "abandoned").await?;
-    let unproven = scene.look(during, PATIENCE, "continues", "unproven").await;
+    for class in FENCED {
+        let stopped = scene.event(during, class, "abandoned").await?;
+        let why = transition(&stopped)
+            .and_then(|seen| seen.detail.clone())
+            .unwrap_or_default();
+        let last = scene
+            .tape
+            .history()
+            .records
+            .iter()
+            .filter(|record| record.who == *class && record.at < stopped.at && claimed(record))
+            .map(|record| record.at)
+            .max()
+            .unwrap_or(cut);
+        draft.promise(
+            &format!("{class}: fenced at the third failure or at the deadline, before the lease can end"),
+            between(cut, last) <= TTL,
+            format!(
+                "last look {} after the fault, fenced after {} ({why})",
+                secs(between(cut, last)),
+                secs(between(cut, stopped.at))
+            ),
+        );
+    }
+    let unproven = scene.look(during, PATIENCE, CONTINUES, "unproven").await;
     // It goes on: another look at work after the lease could not be proven any more.
     let worked = match &unproven {
         Some(unproven) => scene
             .tape
             .wait(during, PATIENCE, |record| {
-                record.at > unproven.at && record.who == "continues" && claimed(record)
+                record.at > unproven.at && record.who == CONTINUES && claimed(record)
             })
             .await
             .is_some(),
         None => false,
     };
-    let last = scene
-        .tape
-        .history()
-        .records
-        .iter()
-        .filter(|record| record.who == "fences" && record.at < stopped.at && claimed(record))
-        .map(|record| record.at)
-        .max()
-        .unwrap_or(cut);
-    draft.promise(
-        "scheduler: fenced at the third failure or at the deadline, before the lease can end",
-        between(cut, last) <= TTL,
-        format!(
-            "last look {} after the fault, fenced after {}",
-            secs(between(cut, last)),
-            secs(between(cut, stopped.at))
-        ),
-    );
     draft.promise(
         "workflow: work goes on, and says that it cannot prove its lease",
         worked,
@@ -64,15 +73,12 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
     let over = scene
         .tape
         .wait(after, PATIENCE, |record| {
-            record.who == "continues"
-                && super::scene::transition(record)
+            record.who == CONTINUES
+                && transition(record)
                     .is_some_and(|seen| matches!(seen.event.as_str(), "proven_again" | "overlap_ended"))
         })
         .await;
-    let overlap = over
-        .as_ref()
-        .and_then(super::scene::transition)
-        .and_then(|seen| seen.span);
+    let overlap = over.as_ref().and_then(transition).and_then(|seen| seen.span);
     draft.promise(
         "workflow: the overlap is measured",
         overlap.is_some_and(|overlap| overlap > 0),

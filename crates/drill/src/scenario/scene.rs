@@ -5,17 +5,21 @@ use std::time::Duration;
 use leasehold_core::clock::{BootClock, Clock, ClockExt, Moment};
 
 use super::verdict::{Draft, Verdict};
-use super::{PATIENCE, POLICIES, SLACK, Scenario, TTL};
-use crate::fleet::{Crew, Error, Given, Ledger, Orders, Program, Stage, StoreKind, Tape};
-use crate::history::{Entry, Record, Transition};
+use super::{Options, PATIENCE, POLICIES, SLACK, Scenario, TTL};
+use crate::fleet::{Crew, Error, Given, Ledger, Orders, Program, Replica, Stage, StoreKind, Tape};
+use crate::history::{Answer, Entry, Record, Transition};
 
 /// How often the end of the last lease is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-pub(super) struct Scene {
-    pub(super) stage: Stage,
-    pub(super) crew: Crew,
-    pub(super) tape: Tape,
+pub(crate) struct Scene {
+    // Dropped in this order: workers before the servers that they use.
+    pub(crate) crew: Crew,
+    pub(crate) stage: Stage,
+    pub(crate) tape: Tape,
+    pub(super) options: Options,
+    /// What must last until everybody has ended.
+    kept: Vec<Replica>,
     started: Moment,
 }
 
@@ -24,8 +28,16 @@ impl Scene {
         kind: StoreKind,
         given: Option<&Given>,
         program: &Program,
+        scenario: &Scenario,
+        options: Options,
     ) -> Result<Self, Error> {
-        let stage = Stage::build(kind, given, POLICIES).await?;
+        let skewed = scenario.skews && kind == StoreKind::Redis;
+        let stage = Stage::build(kind, given, POLICIES, program, skewed).await?;
+        Ok(Self::on(stage, program, options))
+    }
+
+    /// Nobody yet, on this stage.
+    pub(crate) fn on(stage: Stage, program: &Program, options: Options) -> Self {
         let tape = Tape::default();
         let crew = Crew::new(
             program.clone(),
@@ -34,21 +46,33 @@ impl Scene {
             &stage.ledger(),
             tape.clone(),
         );
-        Ok(Self {
-            stage,
+        Self {
             crew,
+            stage,
             tape,
+            options,
+            kept: Vec::new(),
             started: BootClock.now(),
-        })
+        }
+    }
+
+    /// Keeps a server until everybody has ended.
+    pub(super) fn keep(&mut self, replica: Replica) {
+        self.kept.push(replica);
+    }
+
+    /// The moment now, as histories have it.
+    pub(super) fn now(&self) -> u64 {
+        BootClock.now().as_nanos()
     }
 
     /// Orders for a worker on a name of this run.
-    pub(super) fn orders(&self, who: &str, class: &str, name: &str) -> Orders {
+    pub(crate) fn orders(&self, who: &str, class: &str, name: &str) -> Orders {
         Orders::new(who, class, &self.stage.name(name))
     }
 
     /// Says what is broken now; answers when.
-    pub(super) fn fault(&self, what: &str) -> u64 {
+    pub(crate) fn fault(&self, what: &str) -> u64 {
         self.tape.note(Entry::Fault {
             fault: what.to_owned(),
             mends: false,
@@ -56,19 +80,19 @@ impl Scene {
     }
 
     /// Says what is whole again; answers when.
-    pub(super) fn mend(&self, what: &str) -> u64 {
+    pub(crate) fn mend(&self, what: &str) -> u64 {
         self.tape.note(Entry::Fault {
             fault: what.to_owned(),
             mends: true,
         })
     }
 
-    pub(super) async fn rest(&self, span: Duration) {
+    pub(crate) async fn rest(&self, span: Duration) {
         BootClock.sleep(span).await;
     }
 
     /// Waits for an event of a client's stream from this place of the history on, at most so long.
-    pub(super) async fn look(&self, from: usize, within: Duration, who: &str, event: &str) -> Option<Record> {
+    pub(crate) async fn look(&self, from: usize, within: Duration, who: &str, event: &str) -> Option<Record> {
         self.tape
             .wait(from, within, |record| {
                 record.who == who && transition(record).is_some_and(|seen| seen.event == event)
@@ -77,13 +101,24 @@ impl Scene {
     }
 
     /// As [`look`](Self::look), for what every run shows: without it there is no drill.
-    pub(super) async fn event(&self, from: usize, who: &str, event: &str) -> Result<Record, Error> {
+    pub(crate) async fn event(&self, from: usize, who: &str, event: &str) -> Result<Record, Error> {
         let found = self.look(from, PATIENCE, who, event).await;
         found.ok_or_else(|| Error::Waited(format!("for {who} to be {event}")))
     }
 
+    /// How a client's next acquire is answered.
+    pub(super) async fn answer(&self, from: usize, who: &str) -> Option<Answer> {
+        let found = self.tape.wait(from, PATIENCE, |record| {
+            record.who == who && matches!(record.what, Entry::Answered { .. })
+        });
+        match found.await?.what {
+            Entry::Answered { answer, .. } => Some(answer),
+            _ => None,
+        }
+    }
+
     /// Waits until a client works under a lease: it has looked, and its write is on its way.
-    pub(super) async fn at_work(&self, from: usize, who: &str) -> Result<Record, Error> {
+    pub(crate) async fn at_work(&self, from: usize, who: &str) -> Result<Record, Error> {
         let found = self
             .tape
             .wait(from, PATIENCE, |record| {
@@ -106,8 +141,24 @@ impl Scene {
                 format!("not in order: {}", late.join(", "))
             },
         );
-        // What a killed worker left runs out by its TTL; what is there after that is an orphan.
-        let end = BootClock.now() + TTL + SLACK;
+        self.quiet(TTL + SLACK).await?;
+        if let Some(mortal) = self.stage.mortal_counters().await? {
+            draft.promise(
+                "fence counters do not expire",
+                mortal == 0,
+                format!("{mortal} with a time to live"),
+            );
+        }
+        let (took, kind) = (BootClock.now().since(self.started), self.stage.kind());
+        let verdict = Verdict::reach(scenario, kind, took, draft, self.tape.history());
+        self.stage.close().await;
+        Ok(verdict)
+    }
+
+    /// Writes down what is left when everybody has ended. What a killed worker left runs out within its TTL; what is there
+    /// after that is an orphan.
+    pub(crate) async fn quiet(&self, within: Duration) -> Result<(), Error> {
+        let end = BootClock.now() + within;
         while !self.stage.leases().await?.is_empty() && BootClock.now() < end {
             BootClock.sleep(LOOK).await;
         }
@@ -122,21 +173,18 @@ impl Scene {
         for row in Ledger::open(&self.stage.ledger())?.entries()? {
             self.tape.note(row);
         }
-        let (took, kind) = (BootClock.now().since(self.started), self.stage.kind());
-        let verdict = Verdict::reach(scenario, kind, took, draft, self.tape.history());
-        self.stage.close().await;
-        Ok(verdict)
+        Ok(())
     }
 
     /// Ends everything without a verdict.
-    pub(super) async fn strike(self) {
+    pub(crate) async fn strike(self) {
         drop(self.crew);
         self.stage.close().await;
     }
 }
 
 /// The record's event, if it is one.
-pub(super) fn transition(record: &Record) -> Option<&Transition> {
+pub(crate) fn transition(record: &Record) -> Option<&Transition> {
     match &record.what {
         Entry::Event(event) => Some(event),
         _ => None,

@@ -66,6 +66,8 @@ pub struct Verdict {
     pub drill: &'static str,
     /// What it does and promises.
     pub about: &'static str,
+    /// Which classes it concerns.
+    pub classes: &'static [&'static str],
     /// On which store.
     pub store: &'static str,
     /// It was a control run: the invariants had to be seen broken.
@@ -96,6 +98,7 @@ impl Verdict {
         Self {
             drill: "history",
             about: "a history that was kept, judged anew against the invariants",
+            classes: &[],
             store: "file",
             control: false,
             outcome: if judgement.clean() {
@@ -117,6 +120,7 @@ impl Verdict {
         Self {
             drill: scenario.name,
             about: scenario.about,
+            classes: scenario.classes,
             store: store.word(),
             control: scenario.control,
             outcome: Outcome::Skipped,
@@ -157,6 +161,7 @@ impl Verdict {
         Self {
             drill: scenario.name,
             about: scenario.about,
+            classes: scenario.classes,
             store: store.word(),
             control: scenario.control,
             outcome: if kept && sound {

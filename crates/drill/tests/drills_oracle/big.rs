@@ -1,4 +1,6 @@
-//! A hundred thousand lines, good and with one fault in the middle: what is quadratic does not end.
+//! Long histories. The work is counted, not timed: a constant number of looks for each line, whatever the lines say.
+
+use leasehold_drill::history::Answer;
 
 use crate::script::Script;
 
@@ -19,14 +21,63 @@ fn long(holds: u64) -> Script {
     script
 }
 
+/// The most things that the checker may look at, over all its passes, for each line of a history.
+const LOOKS_PER_LINE: u64 = 6;
+
+fn bounded(script: &Script) {
+    let judged = script.judged();
+    let lines = u64::try_from(script.records.len()).unwrap_or(u64::MAX);
+    assert!(
+        judged.looks <= LOOKS_PER_LINE * lines,
+        "{} looks at {lines} lines",
+        judged.looks
+    );
+    assert!(judged.looks >= lines, "every line is looked at: {}", judged.looks);
+}
+
 #[test]
-fn a_hundred_thousand_records() {
-    let mut script = long(10_000);
-    assert!(script.records.len() > 100_000, "{}", script.records.len());
+fn a_million_records() {
+    let mut script = long(100_000);
+    assert!(script.records.len() > 1_000_000, "{}", script.records.len());
     let judged = script.breaks(&[]);
-    assert_eq!(judged.grants, 10_000);
+    assert_eq!(judged.grants, 100_000);
+    bounded(&script);
     // One holder in the middle looks while someone else is at work.
-    script.hold(500_010, "late", 1, 9_999);
-    script.claim(500_020, "late", 1, 500_030, 9_999);
+    script.hold(500_010, "late", 1, 999);
+    script.claim(500_020, "late", 1, 500_030, 999);
     script.breaks(&["I1", "I2"]);
+    bounded(&script);
+}
+
+/// What would be quadratic if it were searched for: late lines of early attempts, leases that were seen again and again,
+/// and holds that all overlap.
+#[test]
+fn awkward_histories_cost_no_more() {
+    const MANY: u64 = 20_000;
+    let mut late = Script::new();
+    for attempt in 1..=MANY {
+        late.hold(attempt * 10, "w", attempt, 1000 + attempt);
+        late.release(attempt * 10 + 5, "w", attempt);
+    }
+    // Every write is answered when all acquires are over, the first attempt's first.
+    for attempt in 1..=MANY {
+        late.returned(MANY * 10 + attempt, "w", attempt, attempt);
+    }
+    bounded(&late);
+
+    let mut leases = Script::new();
+    for attempt in 1..=MANY {
+        leases.ask(attempt * 10, "w", attempt, "strict");
+        leases.answer(attempt * 10 + 3, "w", attempt, Answer::Busy, 0);
+        leases.lease(attempt * 10 + 5, "w", 7);
+    }
+    bounded(&leases);
+
+    let mut overlaps = Script::new();
+    for number in 0..MANY {
+        let who = format!("w{number}");
+        overlaps.hold(number, &who, 1, 1000 + number);
+        overlaps.claim(number + 1, &who, 1, number + 900, 1000 + number);
+    }
+    bounded(&overlaps);
 }

@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -15,6 +16,8 @@ pub struct RedisServer {
     child: Option<Child>,
     port: u16,
     args: Vec<String>,
+    /// Words before `redis-server`: a program that changes something about itself and then becomes the server.
+    before: Vec<OsString>,
     dir: TempDir,
 }
 
@@ -32,6 +35,15 @@ impl RedisServer {
     /// # Errors
     /// `redis-server` is not installed, or does not start with these arguments.
     pub async fn with(args: &[&str]) -> io::Result<Self> {
+        Self::under(&[], args).await
+    }
+
+    /// As [`with`](Self::with), started by these words, as in `env NAME=VALUE redis-server …`. They must become the
+    /// server and not start it beside themselves, or it would survive us.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    pub async fn under(before: &[OsString], args: &[&str]) -> io::Result<Self> {
         let mut last = io::Error::other("no attempt was made");
         // The port is free when looked at, but somebody else may take it before the server does.
         for _ in 0..8 {
@@ -40,6 +52,7 @@ impl RedisServer {
                 child: None,
                 port,
                 args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+                before: before.to_vec(),
                 dir: TempDir::new()?,
             };
             match server.launch().await {
@@ -109,8 +122,14 @@ impl RedisServer {
     async fn launch(&mut self) -> io::Result<()> {
         let (port, dir) = (self.port.to_string(), self.dir.path().display().to_string());
         let log = std::fs::File::create(self.dir.path().join("server.log"))?;
-        let mut command = Command::new("redis-server");
+        let mut words = self
+            .before
+            .iter()
+            .cloned()
+            .chain([OsString::from("redis-server")]);
+        let mut command = Command::new(words.next().unwrap_or_default());
         command
+            .args(words)
             .args([
                 "--bind",
                 "127.0.0.1",

@@ -1,0 +1,83 @@
+//! Many short drills, several at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use serde::Serialize;
+
+use super::micro::{Micro, micro};
+use crate::fleet::{Error, Program, StoreKind};
+
+/// What many drills add up to.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct Sums {
+    /// Drills that ran to their end.
+    pub drills: u64,
+    /// Drills that could not be run, and why: these say nothing about the store.
+    pub failed: BTreeMap<u64, String>,
+    /// Seeds of those that were not clean, and what was broken.
+    pub violations: BTreeMap<u64, Vec<String>>,
+    /// By store and fault.
+    pub faults: BTreeMap<String, u64>,
+    /// Leases granted.
+    pub grants: u64,
+    /// Holds that were fenced.
+    pub fenced: u64,
+    /// Writes that targets applied.
+    pub applied: u64,
+    /// Stale writes that targets refused.
+    pub refused: u64,
+    /// Acquires that were answered with unavailable.
+    pub unavailable: u64,
+    /// Releases that could not be confirmed.
+    pub debts: u64,
+}
+
+impl Sums {
+    /// Adds a drill.
+    pub fn add(&mut self, done: &Micro) {
+        self.drills += 1;
+        let key = format!("{}/{}", done.store.word(), done.fault.word());
+        *self.faults.entry(key).or_default() += 1;
+        if !done.broken.is_empty() {
+            self.violations.insert(done.seed, done.broken.clone());
+        }
+        let of = &done.measures;
+        self.grants += of.grants;
+        self.fenced += of.abandoned.values().sum::<u64>();
+        self.applied += of.applied;
+        self.refused += of.refused;
+        self.unavailable += of.unavailable;
+        self.debts += of.debts;
+    }
+}
+
+/// Runs the drills of `count` seeds from `first` on, at most `lanes` at a time; `done` hears of each as it ends. Dropping
+/// the future ends all of them.
+pub async fn many(
+    first: u64,
+    count: u64,
+    lanes: usize,
+    on: Option<StoreKind>,
+    program: &Program,
+    done: impl FnMut(u64, &Result<Micro, Error>),
+) -> Sums {
+    let (next, sums, done) = (Cell::new(0), RefCell::new(Sums::default()), RefCell::new(done));
+    let lane = || async {
+        while next.get() < count {
+            let seed = first.wrapping_add(next.replace(next.get() + 1));
+            let ran = micro(seed, on, program).await;
+            (done.borrow_mut())(seed, &ran);
+            match &ran {
+                Ok(ran) => sums.borrow_mut().add(ran),
+                Err(error) => {
+                    sums.borrow_mut().failed.insert(seed, error.to_string());
+                }
+            }
+        }
+    };
+    join_all((0..lanes.max(1)).map(|_| lane())).await;
+    sums.into_inner()
+}
