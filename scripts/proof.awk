@@ -73,11 +73,11 @@ END {
 }
 
 function unit(l) {
-  return l == "simulation" ? "histories" : l == "fuzz" ? "executions" : l == "model" ? "configurations" : \
+  return l == "simulation" || l == "replay" ? "histories" : l == "fuzz" ? "executions" : l == "model" ? "configurations" : \
     l == "soak" ? "faults" : l == "bugs" ? "bugs" : l == "mutants" ? "caught" : "drills"
 }
 function event(l) {
-  return l == "simulation" ? "events" : l == "model" ? "transitions" : l == "bugs" ? "times by a layer" : \
+  return l == "simulation" || l == "replay" ? "events" : l == "model" ? "transitions" : l == "bugs" ? "times by a layer" : \
     l == "mutants" ? "mutants tried" : "fenced writes"
 }
 
@@ -117,10 +117,13 @@ function write_page(    i, key, l, failures, total) {
   print ""
   print "## The layers"
   print ""
-  print "- **simulation**: the real acquire, hold and breaker machines and the reference store in a simulated world: drifting clocks, lost, late and"
+  print "- **simulation, core**: the real acquire, hold and breaker machines and the reference store in a simulated world: drifting clocks, lost, late and"
   print "  repeated messages, pauses, crashes, a store that forgets. An oracle that knows nothing of the machines judges I1 to I9 and L5 in true time."
   print "  A seed is one history. That the oracle can see is shown apart: known mistakes are put back and each must be caught."
   print "  It simulates the protocol; it is not a test of a server or of a network. The code is `crates/core/tests/sim`."
+  print "- **simulation, client**: the whole real client (acquires, keeper, gate, breaker, debt collector, steward), several processes on drifting"
+  print "  clocks, against stores with Redis's and SQLite's habits, then a healing phase; judged by the same oracle as the drills. See [simulation](simulation.md)."
+  print "- **replay**: histories of either simulation lived twice; they must be the same to the last byte."
   print "- **model**: every order of events of the [protocol's model](model.md), within bounds; configurations that must hold, and mistakes that must break it."
   print "- **drills**: every [drill](drills.md) once, on real servers and processes, with a verdict of its own. Counted are drills and fenced writes"
   print "  at their targets; a stale one that was applied would be a failure."
@@ -141,6 +144,8 @@ function write_page(    i, key, l, failures, total) {
   print ""
   print "```sh"
   print "scripts/proof sim 300000   # new histories, from the first free seed"
+  print "scripts/proof client 20000 # new histories of the real client"
+  print "scripts/proof replay 1000  # new histories, each lived twice"
   print "scripts/proof fuzz 30      # every target for 30 seconds"
   print "scripts/proof model        # every configuration of the model"
   print "scripts/proof drills       # every drill on every store"

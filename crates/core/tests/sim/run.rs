@@ -74,6 +74,14 @@ fn shrink(plan: &Plan, broken: &str) -> Plan {
 /// Everything a reader needs to see the failure again.
 fn explain(plan: &Plan, report: &Report) -> String {
     let mut said = format!("\nseed {} broke {:#?}\n", plan.seed, report.violations);
+    let commit = std::process::Command::new("git")
+        .args(["log", "-1", "--format=%h"])
+        .output();
+    let commit = commit.map_or_else(
+        |_| "unknown".into(),
+        |said| String::from_utf8_lossy(&said.stdout).into_owned(),
+    );
+    let _ = writeln!(said, "commit {}", commit.trim());
     let _ = writeln!(
         said,
         "repeat: LEASEHOLD_SIM_SEED={} cargo test -p leasehold-core --test sim the_promises_hold\n",
@@ -136,7 +144,10 @@ fn what_was_mended_stays_mended() {
 
 #[test]
 fn the_seed_is_the_history() {
-    for seed in 0..200 {
+    let first = number("LEASEHOLD_SIM_FROM").unwrap_or(0);
+    let runs = number("LEASEHOLD_SIM_RUNS").unwrap_or(200);
+    let mut events = 0;
+    for seed in first..first + runs {
         let plan = Plan::new(seed, Mistake::Nothing);
         let (first, second) = (live(&plan, true, false), live(&plan, true, true));
         assert_eq!(
@@ -144,5 +155,24 @@ fn the_seed_is_the_history() {
             (second.hash, second.events),
             "seed {seed} ran differently the second time"
         );
+        events += first.events;
     }
+    println!("{runs} histories lived twice, {events} events, all the same");
+}
+
+/// A failure is handed back as something that can be read.
+#[test]
+fn a_mistake_is_shrunk_to_a_short_history() {
+    let broken = "I4";
+    let plan = (0..)
+        .map(|seed| Plan::new(seed, Mistake::ReleaseWithoutComparing))
+        .find(|plan| live(plan, false, false).violations.contains_key(broken))
+        .unwrap();
+    let small = shrink(&plan, broken);
+    let after = live(&small, false, true);
+    assert!(after.violations.contains_key(broken));
+    assert!(small.clients <= 2 && small.names == 1, "{small:#?}");
+    let kinds = |mut plan: Plan| plan.faults.each().iter().filter(|odds| ***odds > 0).count();
+    assert!(kinds(small.clone()) < kinds(plan.clone()), "{small:#?}");
+    assert!(after.lines.len() <= 60, "{} lines are left", after.lines.len());
 }
