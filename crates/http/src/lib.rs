@@ -1,9 +1,9 @@
 //! Leasehold through a daemon: the store trait over its HTTP API, what `http://` and `https://` open.
 //!
-//! Each verb is one request to `leasehold serve`: [`acquire`], [`renew`], [`release`], [`inspect`]. The lease is the
+//! Each verb is one request to `leasehold serve`: `acquire`, `renew`, `release`, `inspect`. The lease is the
 //! *client's*: it makes the token, keeps the deadline on its own clock from before the request was sent, and renews;
 //! the daemon only passes the question on to its store. So a hold survives the daemon's restart, and everything that
-//! core promises holds here too. [`error`] is the closed table of what did definitely not happen; [`wake`] brings hints
+//! core promises holds here too. `error` is the closed table of what did definitely not happen; `wake` brings hints
 //! over a long poll; [`wire`] is what both ends read and write.
 //!
 //! ```no_run

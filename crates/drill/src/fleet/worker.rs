@@ -23,7 +23,7 @@ pub const WORD: &str = "__drill-worker";
 /// The most lines that one worker writes.
 const MOST_LINES: usize = 500_000;
 
-/// A worker's whole life; or, if the first word says so, that of a [bound](super::bound) server.
+/// A worker's whole life; or, if the first word says so, that of a bound server (see `bound`).
 #[must_use]
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);

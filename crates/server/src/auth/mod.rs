@@ -1,7 +1,7 @@
 //! Who asks, and what they may: deny by default, in one middleware.
 //!
 //! [`Grant`]s give a [`Role`] on a [`Scope`] of names to a [`Principal`], which [`Tokens`] finds by its API token or
-//! certificate. Every route is registered with a [`Rule`]; the [`gate`] asks it before anything else happens. A route
+//! certificate. Every route is registered with a [`Rule`]; the `gate` asks it before anything else happens. A route
 //! without a rule is refused.
 
 mod browser;
