@@ -334,3 +334,57 @@ fn killed_under_load_nothing_is_granted_twice() {
         outlived.load(Ordering::Relaxed)
     );
 }
+
+/// 10,000 clients that follow or wait, held within 200 MB.
+#[test]
+fn ten_thousand_idle_clients() {
+    use std::io::{Read, Write};
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let limit = rustix::process::Rlimit {
+        current: hard,
+        maximum: hard,
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    // As many as the system lets one process have.
+    let clients =
+        usize::try_from(hard.unwrap_or(u64::MAX).saturating_sub(500)).map_or(10_000, |most| most.min(10_000));
+    let behind = Stage::at("memory:");
+    let daemon = serve(&behind, "127.0.0.1:0", &[]);
+    let address = daemon.url.trim_start_matches("http://").to_owned();
+    let rss = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.running.child.id())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let before = rss();
+    let mut open = Vec::new();
+    for number in 0..clients {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        if number % 2 == 0 {
+            write!(stream, "GET /v1/events HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+        } else {
+            let body = format!(r#"{{"token":"w{number}|scheduler|{number:032x}","wait_ms":60000}}"#);
+            let head = "content-type: application/json";
+            let length = body.len();
+            write!(stream, "POST /v1/locks/job:1/wait HTTP/1.1\r\nhost: {address}\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        }
+        open.push(stream);
+    }
+    // Every stream has begun, so every request before it was taken.
+    for stream in open.iter_mut().step_by(2) {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+    }
+    let with = rss();
+    println!("{clients} idle clients: {before} kB before, {with} kB with them");
+    assert!(with < 200 * 1024, "{with} kB");
+    // And it serves.
+    post(&address, "/v1/locks/job:2/acquire", "{}");
+    drop(open);
+    post(&address, "/v1/locks/job:3/acquire", "{}");
+}

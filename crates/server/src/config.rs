@@ -32,6 +32,8 @@ pub struct Config {
     pub connections: usize,
     /// The most requests that wait at once: long polls, waiting acquires.
     pub waiters: usize,
+    /// The longest that a request waits, whatever it asks for.
+    pub longest_wait: Duration,
     /// How often one identity may ask.
     pub asking: Rate,
     /// How often one identity may renew and release, whatever else it asks.
@@ -69,6 +71,7 @@ impl Config {
             handshake_timeout: Duration::from_secs(10),
             connections: 16_384,
             waiters: 16_384,
+            longest_wait: Duration::from_secs(60),
             asking: Rate {
                 per_second: 20_000.0,
                 burst: 40_000.0,

@@ -139,12 +139,14 @@ async fn talk(app: Arc<App>, router: Router, stream: TcpStream, tls: Option<TlsA
         None => http(app, router, stream, Peer::default()).await,
         Some(acceptor) => {
             let end = app.clock.now() + app.config.handshake_timeout;
-            let Some(Ok(stream)) = until(&*app.clock, end, acceptor.accept(stream)).await else {
+            // Boxed, as what follows: connections without TLS do not carry its size.
+            let accepting = Box::pin(acceptor.accept(stream));
+            let Some(Ok(stream)) = until(&*app.clock, end, accepting).await else {
                 return;
             };
             let shown = stream.get_ref().1.peer_certificates();
             let peer = shown.and_then(|chain| chain.first()).map(Peer::of);
-            http(app, router, stream, peer.unwrap_or_default()).await;
+            Box::pin(http(app, router, stream, peer.unwrap_or_default())).await;
         }
     }
 }

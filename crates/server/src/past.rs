@@ -18,6 +18,9 @@ use crate::record::{HistoryRow, Wanted};
 /// The longest page.
 const LONGEST: usize = 1000;
 
+/// No `seq` is greater: the file counts in 63 bits.
+const NEWEST: u64 = i64::MAX.unsigned_abs();
+
 /// Which holds.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +60,7 @@ pub(crate) async fn read(
     let wanted = Wanted {
         prefix: beginning(which.prefix)?,
         limit: usize::try_from(number("limit", which.limit, 1, 1000)?.unwrap_or(100)).unwrap_or(LONGEST),
-        before: number("before", which.before, 1, u64::MAX)?,
+        before: number("before", which.before, 1, NEWEST)?,
     };
     let seen = move |name: &leasehold::Name| who.covers(Role::Read, name);
     let holds = app.recorder.history.read(wanted, seen).await;

@@ -46,6 +46,9 @@ pub(crate) struct ServeArgs {
     /// Listen on other addresses than loopback without TLS, because something in front of it speaks TLS
     #[arg(long)]
     pub(crate) plaintext: bool,
+    /// The longest that a request waits for a busy name, whatever it asks for
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = leasehold::policy::duration::parse)]
+    pub(crate) longest_wait: Duration,
     /// How long requests and holds may finish once the daemon is told to stop
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = leasehold::policy::duration::parse)]
     pub(crate) drain: Duration,

@@ -149,6 +149,7 @@ impl ServeArgs {
         config.plaintext = self.plaintext;
         config.state = Some(self.state.map_or_else(Place::daemon_folder, Ok)?);
         config.drain = self.drain;
+        config.longest_wait = self.longest_wait;
         config.tls = match (self.tls_cert, self.tls_key) {
             (Some(cert), Some(key)) => Some(TlsFiles {
                 cert,

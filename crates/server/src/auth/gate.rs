@@ -40,7 +40,8 @@ pub(crate) async fn pass(State(gate): State<Gate>, request: HttpRequest, next: N
         .map_or("(none)", MatchedPath::as_str)
         .to_owned();
     let started = app.clock.now();
-    let (who, mut response) = match gate.admit(request, &route).await {
+    // Boxed, so that a request that waits for an hour does not carry what letting it in took.
+    let (who, mut response) = match Box::pin(gate.admit(request, &route)).await {
         Ok((who, request)) => {
             // A defect in a handler is one request's, not the connection's, and says nothing to the outside.
             let handled = AssertUnwindSafe(next.run(request)).catch_unwind().await;

@@ -74,7 +74,8 @@ pub(crate) async fn create(
     };
     let class = app.class(want.class.as_deref().unwrap_or(CLASS))?;
     let holder = Holder::new(want.holder.as_deref().unwrap_or(who.id()))?;
-    let wait = duration("wait_ms", want.wait_ms, 0, 60_000)?;
+    let wait = duration("wait_ms", want.wait_ms, 0, 60_000)?.unwrap_or(class.acquire.wait);
+    let wait = Some(wait.min(app.config.longest_wait));
     let lifetime = want.ttl_ms.map(ttl).transpose()?.map(leasehold::Ttl::get);
     let heartbeat = duration("heartbeat_ms", want.heartbeat_ms, 500, 3_600_000)?;
     let heartbeat = heartbeat.unwrap_or(Duration::from_millis(HEARTBEAT));

@@ -110,7 +110,9 @@ impl Asking {
             }
         };
         let lock_delay = duration("lock_delay_ms", want.lock_delay_ms, 0, 86_400_000)?;
-        let wait = duration("wait_ms", want.wait_ms, 0, 60_000)?.filter(|wait| !wait.is_zero());
+        let wait = duration("wait_ms", want.wait_ms, 0, 60_000)?
+            .map(|wait| wait.min(app.config.longest_wait))
+            .filter(|wait| !wait.is_zero());
         Ok(Self {
             ask: Ask {
                 mode,

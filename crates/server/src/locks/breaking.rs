@@ -51,7 +51,9 @@ pub(crate) async fn break_lock(
         ));
     }
     let by = format!("{}: {reason}", who.id());
-    let wait = duration("wait_ms", want.wait_ms, 0, 60_000)?.unwrap_or(PATIENCE);
+    let wait = duration("wait_ms", want.wait_ms, 0, 60_000)?
+        .unwrap_or(PATIENCE)
+        .min(app.config.longest_wait);
     let Some(first) = look(&app, &name).await? else {
         return match want.fence {
             // Whoever saw that fence sees something else now.
