@@ -10,9 +10,11 @@ use anyhow::{Context, bail};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use leasehold::clock::{BootClock, Clock, ClockExt, Moment};
+use leasehold::http::wire::Break;
+use leasehold::http::{Daemon, HttpOptions};
 use leasehold::policy::duration::human;
 use leasehold::store::{Claim, Given, Giving, Lease};
-use leasehold::{Fence, Name};
+use leasehold::{Fence, Name, StoreUrl};
 use serde_json::json;
 
 use crate::args::{Form, Place};
@@ -29,6 +31,9 @@ const LOOK: Duration = Duration::from_millis(200);
 const UNKNOWN: Duration = Duration::from_secs(20);
 /// On top of the interval: a renewal may be late by its time-out and one retry.
 const LATE: u32 = 2;
+
+/// The longest reason a daemon takes.
+const LONGEST_REASON: usize = 500;
 
 /// `leasehold break`.
 #[derive(Debug, Args)]
@@ -136,12 +141,7 @@ pub(crate) fn main(place: &Place, args: &BreakArgs) -> anyhow::Result<bool> {
         return conclude(args, Some(&lease), seen, watched);
     }
     audit::record(&audit_file, entry("begun"))?;
-    let giving = Giving {
-        name: name.clone(),
-        claim: Claim::Seen(fence),
-        tombstone: None,
-    };
-    let given = desk.ask(desk.store.release(&giving, desk.within));
+    let given = end(&desk, &name, fence, &why(args, seen, watched));
     let outcome = match &given {
         Ok(Given::Released) => "broken",
         Ok(Given::NotOwned) => "changed",
@@ -157,6 +157,48 @@ pub(crate) fn main(place: &Place, args: &BreakArgs) -> anyhow::Result<bool> {
         Outcome::Changed
     };
     conclude(args, Some(&lease), outcome, watched)
+}
+
+/// The reason as a daemon's records have it: it knows our API token, but not who typed it or what was seen.
+fn why(args: &BreakArgs, seen: Outcome, watched: Duration) -> String {
+    let holder = if seen == Outcome::Alive { "alive" } else { "silent" };
+    let text = format!(
+        "{} ({}; holder {holder} for {})",
+        args.reason,
+        audit::actor(),
+        human(watched)
+    );
+    let plain: String = text.chars().filter(|letter| !letter.is_control()).collect();
+    let mut end = plain.len().min(LONGEST_REASON);
+    while !plain.is_char_boundary(end) {
+        end -= 1;
+    }
+    plain[..end].to_owned()
+}
+
+/// Ends exactly this grant: through the daemon, which keeps records and tells its followers, or in the store itself.
+fn end(desk: &Desk, name: &Name, fence: Fence, reason: &str) -> anyhow::Result<Given> {
+    if let StoreUrl::Http { url } = &desk.url {
+        let daemon = Daemon::open(HttpOptions::parse(url)?)?;
+        let want = Break {
+            reason: reason.to_owned(),
+            fence: Some(fence),
+            // Whether it is alive was looked at already.
+            force: true,
+            wait_ms: Some(0),
+        };
+        return match desk.ask(daemon.break_lock(name, &want))? {
+            Ok(_) => Ok(Given::Released),
+            Err(problem) if problem.code == "stale_fence" => Ok(Given::NotOwned),
+            Err(problem) => bail!("the daemon refuses: {}", problem.detail),
+        };
+    }
+    let giving = Giving {
+        name: name.clone(),
+        claim: Claim::Seen(fence),
+        tombstone: None,
+    };
+    desk.ask(desk.store.release(&giving, desk.within))
 }
 
 /// Looks whether the holder renews. `Broken` here means: nobody did.

@@ -19,6 +19,7 @@ mod dev;
 mod doctor;
 mod drill;
 mod elect;
+mod events;
 mod exit;
 mod family;
 mod gate;

@@ -30,7 +30,9 @@ What is printed:
   acquired  it was free and is held          passed   it has another holder or another grant
   renewed   its lease was extended           freed    its lease is gone: released, run out, or broken
   waiters   more or fewer wait for it
-The store is looked at again and again (--every): what comes and goes between two looks is not seen.
+The store is looked at again and again (--every): what comes and goes between two looks is not seen. A daemon also tells
+each thing as it happens, in its own words (busy, unavailable, broken, policy_changed, …): --events follows that, and goes
+on where it was if the connection is cut.
 
 Exit codes:
   0 as many changes as --count says, or the time of --for is over      1 fewer came within --for      2 error
@@ -38,7 +40,8 @@ Exit codes:
 Examples:
   leasehold watch                           everything, until ctrl-C
   leasehold watch job: deploy -o jsonl      names that begin with job: or deploy
-  leasehold watch deploy --only freed --count 1 --for 10m && ./next")]
+  leasehold watch deploy --only freed --count 1 --for 10m && ./next
+  leasehold --store http://127.0.0.1:7420 watch --events -o jsonl")]
 pub(crate) struct WatchArgs {
     /// Only names that begin with one of these
     #[arg(value_name = "PREFIX", add = ArgValueCompleter::new(complete::names))]
@@ -55,6 +58,9 @@ pub(crate) struct WatchArgs {
     /// Begin with what is held now, as if it had just been acquired
     #[arg(long)]
     pub(crate) all: bool,
+    /// Follow a daemon's own events instead of looking again and again
+    #[arg(long, conflicts_with_all = ["only", "all", "every"])]
+    pub(crate) events: bool,
     /// End after this many changes
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
@@ -101,6 +107,9 @@ impl OnlyKind {
 
 /// Prints changes as they are seen.
 pub(crate) fn main(place: &Place, args: &WatchArgs) -> anyhow::Result<bool> {
+    if args.events {
+        return crate::events::main(place, args);
+    }
     let desk = Desk::open(place)?;
     let (started, every) = (BootClock.now(), args.every.max(Duration::from_millis(20)));
     let (mut looks, mut count) = (Looks::default(), 0);

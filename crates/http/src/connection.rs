@@ -32,7 +32,7 @@ const KEPT: usize = 64;
 /// The largest answer that is read: a listing of some ten thousand locks.
 const LARGEST: usize = 16 * 1024 * 1024;
 
-type Sender = SendRequest<Full<Bytes>>;
+pub(crate) type Sender = SendRequest<Full<Bytes>>;
 
 /// A daemon's answer.
 pub(crate) struct Answer {
@@ -131,7 +131,12 @@ impl Connections {
         }
     }
 
-    fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Failure> {
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.options.path))
@@ -152,7 +157,7 @@ impl Connections {
             .map_err(|err| crate::options::refuse(format!("the question cannot be sent: {err}")))
     }
 
-    async fn read(
+    pub(crate) async fn read(
         &self,
         sender: Sender,
         response: hyper::Response<hyper::body::Incoming>,
@@ -188,7 +193,7 @@ impl Connections {
         Some(idle.remove(at).1)
     }
 
-    async fn connect(&self) -> Result<Sender, Failure> {
+    pub(crate) async fn connect(&self) -> Result<Sender, Failure> {
         let options = &self.options;
         let unreachable = |what: &str, err: &dyn fmt::Display| {
             Failure::not_done(

@@ -18,7 +18,9 @@
 
 mod acquire;
 mod connection;
+mod daemon;
 mod error;
+mod events;
 mod examine;
 mod inspect;
 mod options;
@@ -30,6 +32,8 @@ mod tls;
 mod wake;
 pub mod wire;
 
+pub use daemon::{Asked, Daemon};
+pub use events::{Events, ServerEvent};
 pub use examine::examine;
 pub use options::HttpOptions;
 pub use store::HttpStore;

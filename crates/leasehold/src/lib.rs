@@ -49,6 +49,8 @@ pub use leasehold_core::{
     Loss, Lost, Name, NoFence, Outcome, Request, RunError, Shutdown, Standing, Ttl,
 };
 pub use leasehold_core::{clock, event, observe, policy, store};
+#[cfg(feature = "http")]
+pub use leasehold_http as http;
 pub use open::{OpenError, Opening, open};
 pub use url::{StoreUrl, redact};
 

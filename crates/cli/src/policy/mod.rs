@@ -37,6 +37,7 @@ Examples:
 Examples:
   leasehold policy show
   leasehold policy show scheduler
+  leasehold --store http://127.0.0.1:7420 policy show scheduler    # as it is in force there
   leasehold --policies leasehold.toml policy show report -o json")]
     Show {
         /// Only this class
@@ -83,7 +84,11 @@ Examples:
 pub(crate) fn main(place: &Place, command: &PolicyCommand) -> anyhow::Result<bool> {
     match command {
         PolicyCommand::Check { file } => check::main(file),
-        PolicyCommand::Show { class, output } => show::main(place, class.as_deref(), *output),
+        // A daemon's classes are its own, with what was changed while it runs.
+        PolicyCommand::Show { class, output } => match remote::daemon(place)? {
+            Some((daemon, desk)) => remote::show(&daemon, &desk, class.as_deref(), *output),
+            None => show::main(place, class.as_deref(), *output),
+        },
         PolicyCommand::Set { .. } => remote::set(place, command),
         PolicyCommand::History { output } => remote::history(place, *output),
     }

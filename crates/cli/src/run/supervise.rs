@@ -122,6 +122,7 @@ async fn watch_over(
         child: gated.open(),
         status: None,
         lost: None,
+        late: false,
         ended_before: false,
         kill_at: Moment::FAR,
         kills: 0,
@@ -146,6 +147,8 @@ struct Supervision<'a> {
     status: Option<ExitStatus>,
     /// The lease was lost.
     lost: Option<Loss>,
+    /// It was noticed only after everyone had to be gone: we were stopped together with the command.
+    late: bool,
     /// Only those it had left behind were still there then.
     ended_before: bool,
     /// When everyone is killed: after the loss, or for those who were left behind.
@@ -201,6 +204,7 @@ impl Supervision<'_> {
     fn stop(&mut self, reason: Loss) {
         let now = BootClock.now();
         self.lost = Some(reason);
+        self.late = now > self.follower.last_deadline() + self.duty.grace;
         self.ended_before = self.status.is_some();
         self.kill_at = match reason {
             // Someone else may be at work already: there is no time left to ask.
@@ -322,6 +326,9 @@ impl Supervision<'_> {
                 reason,
                 did: match reason {
                     Loss::NotOwned | Loss::Broken | Loss::HealConflict => "was killed at once",
+                    _ if self.late => {
+                        "was suspended past its deadline together with leasehold, and was killed before it could go on"
+                    }
                     _ => "was stopped before anyone else could be granted the lock",
                 },
             };

@@ -61,7 +61,7 @@ pub(crate) fn main(place: &Place, args: &TopArgs) -> anyhow::Result<bool> {
     // Before the screen is taken: what is wrong with the store should stay readable.
     let poller = Poller::start(place, args)?;
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut model = Model::new(url.to_string());
+    let mut model = Model::new(url.to_string(), poller.is_told());
     let mut terminal = ratatui::try_init()?;
     let shown = show(&mut terminal, &mut model, &poller, colour);
     ratatui::try_restore()?;
@@ -77,6 +77,9 @@ fn show(
     loop {
         while let Some(look) = poller.next() {
             model.take(look);
+        }
+        while let Some(told) = poller.heard() {
+            model.hear(&told);
         }
         let now = BootClock.now();
         terminal.draw(|frame| view::draw(frame, model, now, colour))?;

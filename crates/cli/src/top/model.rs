@@ -10,10 +10,44 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::poll::Look;
 use crate::changes::{Change, Looks};
+use crate::events::Told;
 use crate::stamp;
 
 /// How many changes are kept to look at.
 const KEPT: usize = 200;
+
+/// One line about something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct News {
+    /// The time of day.
+    pub(super) time: String,
+    /// What happened.
+    pub(super) word: String,
+    /// To whom and by whom.
+    pub(super) text: String,
+}
+
+impl News {
+    fn of_change(time: &str, change: &Change) -> Self {
+        let lease = &change.lease;
+        let fence = lease
+            .fence
+            .map_or_else(String::new, |fence| format!(" fence {fence}"));
+        Self {
+            time: time.to_owned(),
+            word: change.kind.as_str().to_owned(),
+            text: format!("{} {}{fence}", lease.name, lease.holder),
+        }
+    }
+
+    fn of_told(told: &Told) -> Self {
+        Self {
+            time: told.at.get(11..19).unwrap_or_default().to_owned(),
+            word: told.event.clone(),
+            text: format!("{} {}", told.name.as_deref().unwrap_or("-"), told.summary()),
+        }
+    }
+}
 
 /// What to sort by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +105,10 @@ pub(super) struct Model {
     pub(super) truncated: bool,
     /// Why the last look saw nothing.
     pub(super) error: Option<String>,
-    /// What happened, the newest first, with the time of day.
-    pub(super) events: VecDeque<(String, Change)>,
+    /// What happened, the newest first.
+    pub(super) events: VecDeque<News>,
+    /// A daemon tells what happens, so it need not be guessed.
+    told: bool,
     /// The most that was ever left of each grant: what its bar is measured by.
     whole: HashMap<(String, Option<Fence>), Duration>,
     looks: Looks,
@@ -88,9 +124,10 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(store: String) -> Self {
+    pub(super) fn new(store: String, told: bool) -> Self {
         Self {
             store,
+            told,
             leases: Vec::new(),
             at: None,
             truncated: false,
@@ -121,9 +158,10 @@ impl Model {
         };
         let time = stamp::now().get(11..19).unwrap_or_default().to_owned();
         for change in self.looks.look(&leases, look.sent, look.at, false) {
-            self.events.push_front((time.clone(), change));
+            if !self.told {
+                self.news(News::of_change(&time, &change));
+            }
         }
-        self.events.truncate(KEPT);
         let before = std::mem::take(&mut self.whole);
         for lease in &leases {
             let key = (lease.name.to_string(), lease.fence);
@@ -133,6 +171,18 @@ impl Model {
         }
         (self.leases, self.truncated, self.error) = (leases, truncated, None);
         self.at = Some(look.at);
+    }
+
+    /// Takes in what a daemon told.
+    pub(super) fn hear(&mut self, told: &Told) {
+        if !self.paused {
+            self.news(News::of_told(told));
+        }
+    }
+
+    fn news(&mut self, news: News) {
+        self.events.push_front(news);
+        self.events.truncate(KEPT);
     }
 
     /// The rows to show, in order: each lease, what is left of it now, and which share of the most there was.

@@ -9,6 +9,7 @@ use leasehold::store::Lease;
 use super::TopArgs;
 use crate::args::Place;
 use crate::desk::Desk;
+use crate::events::{Follower, Told};
 
 /// More locks than this nobody can look at.
 pub(super) const LIMIT: usize = 2000;
@@ -30,6 +31,8 @@ pub(super) struct Look {
 #[derive(Debug)]
 pub(super) struct Poller {
     looks: Receiver<Look>,
+    /// What a daemon tells; nothing comes from a plain store.
+    told: Option<Receiver<Told>>,
 }
 
 impl Poller {
@@ -42,13 +45,40 @@ impl Poller {
         std::thread::Builder::new()
             .name("top-poll".into())
             .spawn(move || poll(&desk, &prefix, every, &sender))?;
-        Ok(Self { looks })
+        Ok(Self {
+            looks,
+            told: follow(place, args)?,
+        })
+    }
+
+    /// A daemon tells what happens.
+    pub(super) fn is_told(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// What a daemon told meanwhile, if anything.
+    pub(super) fn heard(&self) -> Option<Told> {
+        self.told.as_ref()?.try_recv().ok()
     }
 
     /// What was seen meanwhile, if anything.
     pub(super) fn next(&self) -> Option<Look> {
         self.looks.try_recv().ok()
     }
+}
+
+/// Follows a daemon's events on another thread.
+fn follow(place: &Place, args: &TopArgs) -> anyhow::Result<Option<Receiver<Told>>> {
+    let desk = Desk::open(place)?;
+    let Some(mut follower) = Follower::of(&desk.url, &args.prefix)? else {
+        return Ok(None);
+    };
+    desk.ask(follower.begin())?;
+    let (sender, told) = sync_channel(64);
+    std::thread::Builder::new()
+        .name("top-follow".into())
+        .spawn(move || while sender.send(desk.wait(follower.next())).is_ok() {})?;
+    Ok(Some(told))
 }
 
 fn poll(desk: &Desk, prefix: &str, every: Duration, sender: &SyncSender<Look>) {

@@ -11,7 +11,6 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 
 use super::model::{Column, Model};
-use crate::changes::Kind;
 use crate::lease::short;
 
 /// How wide a bar is.
@@ -147,21 +146,18 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, colour: bool) {
         .events
         .iter()
         .take(usize::from(area.height))
-        .map(|(time, change)| {
-            let lease = &change.lease;
-            let fence = lease
-                .fence
-                .map_or_else(String::new, |fence| format!(" fence {fence}"));
-            let hue = match change.kind {
-                Kind::Acquired => Color::Green,
-                Kind::Freed => Color::Yellow,
-                Kind::Passed => Color::Magenta,
-                Kind::Renewed | Kind::Waiters => Color::DarkGray,
+        .map(|news| {
+            let hue = match news.word.as_str() {
+                "acquired" | "healed" | "resumed" => Color::Green,
+                "freed" | "released" => Color::Yellow,
+                "passed" | "policy_changed" => Color::Magenta,
+                "renewed" | "waiters" | "busy" => Color::DarkGray,
+                _ => Color::Red,
             };
             Line::from(vec![
-                Span::raw(format!("{time} ")),
-                Span::styled(format!("{:8}", change.kind.as_str()), paint(colour, hue)),
-                Span::raw(format!(" {} {}{fence}", lease.name, lease.holder)),
+                Span::raw(format!("{} ", news.time)),
+                Span::styled(format!("{:8}", news.word), paint(colour, hue)),
+                Span::raw(format!(" {}", news.text)),
             ])
         })
         .collect();
@@ -194,6 +190,7 @@ mod tests {
     use super::super::model::Wish;
     use super::super::poll::Look;
     use super::*;
+    use crate::events::Told;
 
     fn lease(name: &str, fence: u64, left: u64, waiters: u64) -> Lease {
         Lease {
@@ -243,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_screen_shows_locks_bars_and_events() {
-        let mut model = Model::new("memory:".into());
+        let mut model = Model::new("memory:".into(), false);
         look(
             &mut model,
             1,
@@ -275,7 +272,7 @@ mod tests {
 
     #[test]
     fn keys_filter_sort_pause_and_quit() {
-        let mut model = Model::new("memory:".into());
+        let mut model = Model::new("memory:".into(), false);
         look(
             &mut model,
             1,
@@ -316,8 +313,33 @@ mod tests {
     }
 
     #[test]
+    fn what_a_daemon_tells_is_shown_as_it_told_it() {
+        let mut model = Model::new("http://h".into(), true);
+        look(&mut model, 1, &[]);
+        look(&mut model, 2, &[lease("job:a", 7, 60, 0)]);
+        model.hear(&Told {
+            at: "2026-01-02T03:04:05.678Z".into(),
+            event: "broken".into(),
+            name: Some("job:a".into()),
+            holder: "web-1".into(),
+            fence: Some("7".into()),
+            detail: serde_json::json!({ "by": "ops: stuck" }),
+            ..Told::default()
+        });
+        let shown = screen(&model, 2);
+        assert!(
+            shown.contains("03:04:05 broken   job:a web-1 fence 7 by=ops: stuck"),
+            "{shown}"
+        );
+        assert!(
+            !shown.contains("acquired"),
+            "nothing is guessed beside it: {shown}"
+        );
+    }
+
+    #[test]
     fn a_silent_store_is_told_and_the_last_look_stays() {
-        let mut model = Model::new("redis://h".into());
+        let mut model = Model::new("redis://h".into(), false);
         look(&mut model, 1, &[lease("job:a", 7, 60, 0)]);
         let seen = Err("the store did not answer".to_owned());
         model.take(Look {

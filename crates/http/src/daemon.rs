@@ -1,0 +1,95 @@
+//! The daemon beyond its locks: what an operator asks of it that no store can answer.
+
+use leasehold_core::Name;
+use leasehold_core::store::{Cause, Failure};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::connection::{Answer, Connections};
+use crate::error;
+use crate::options::HttpOptions;
+use crate::store::{route, segment};
+use crate::wire::{Break, Broken, Problem};
+
+/// A daemon and the way to it.
+#[derive(Debug)]
+pub struct Daemon {
+    connections: Connections,
+}
+
+/// What was asked for, or the daemon's refusal.
+pub type Asked<T> = Result<Result<T, Box<Problem>>, Failure>;
+
+impl Daemon {
+    /// Reads the files that the options name, and gets ready. Nothing is connected to yet.
+    ///
+    /// # Errors
+    /// One of the files cannot be used.
+    pub fn open(options: HttpOptions) -> Result<Self, Failure> {
+        Ok(Self {
+            connections: Connections::new(options)?,
+        })
+    }
+
+    /// Where it is, without anything secret.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.connections.options.describe()
+    }
+
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Ends someone's lease.
+    ///
+    /// # Errors
+    /// No answer came; it may have been broken.
+    pub async fn break_lock(&self, name: &Name, want: &Break) -> Asked<Broken> {
+        let answer = self.connections.post(&route(name, "/break"), want).await?;
+        settle(&answer, "a break")
+    }
+
+    /// Reads a document below `/v1/`. Each part of the path is escaped.
+    ///
+    /// # Errors
+    /// No answer came.
+    pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Asked<T> {
+        let answer = self
+            .connections
+            .get(&below(path))
+            .await
+            .map_err(error::read_only)?;
+        settle(&answer, "a question").map_err(error::read_only)
+    }
+
+    /// Sends a document below `/v1/` and reads the answer.
+    ///
+    /// # Errors
+    /// No answer came; it may have taken effect.
+    pub async fn post<D: Serialize, T: DeserializeOwned>(&self, path: &[&str], document: &D) -> Asked<T> {
+        let answer = self.connections.post(&below(path), document).await?;
+        settle(&answer, "a document")
+    }
+}
+
+fn below(path: &[&str]) -> String {
+    let parts: Vec<_> = path.iter().map(|part| segment(part)).collect();
+    format!("/v1/{}", parts.join("/"))
+}
+
+fn settle<T: DeserializeOwned>(answer: &Answer, what: &str) -> Asked<T> {
+    if (200..300).contains(&answer.status) {
+        return answer.document(what).map(Ok);
+    }
+    match answer.problem() {
+        Some(problem) => Ok(Err(Box::new(problem))),
+        None => Err(Failure::unknown(
+            Cause::Unreachable,
+            format!(
+                "status {} without a document of a Leasehold daemon: is something else at this address?",
+                answer.status
+            ),
+        )),
+    }
+}
