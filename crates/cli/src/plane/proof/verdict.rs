@@ -83,9 +83,13 @@ pub(super) async fn judge(
             if to.is_some_and(JobState::ended) {
                 ends += 1;
                 let at = event["at_ms"].as_u64().unwrap_or(0);
-                // The first moments belong to holds that were good until then.
-                let down =
-                    outage.is_some_and(|out| at > out.from + 2 * args.ttl.as_millis() as u64 && at < out.to);
+                // The first moments belong to holds that were good until then, and not to those that never had one:
+                // a quick machine may have done all of their work by then.
+                let good = match event["local_only"] == true {
+                    true => 0,
+                    false => 2 * args.ttl.as_millis() as u64,
+                };
+                let down = outage.is_some_and(|out| at > out.from + good && at < out.to);
                 if down {
                     *seen.during_outage.entry(job.spec.class.clone()).or_default() += 1;
                 }
