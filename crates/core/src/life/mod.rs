@@ -20,7 +20,7 @@ pub use state::{Effect, Input, Outcome, ReleaseAnswer, State};
 use crate::clock::Moment;
 use crate::event::{Loss, What};
 use crate::policy::{Class, Enforcement, OnFailure};
-use crate::store::Grant;
+use crate::store::{Grant, TOMBSTONE};
 use crate::word::Fence;
 
 /// The first delay after a failure when there is no deadline to fit attempts before; doubles from there.
@@ -105,10 +105,12 @@ impl Life {
     }
 
     /// An acquire that did not end in a hold but may have been applied, or may have left a waiter behind. Collected
-    /// at once and then like a debt, until the store has surely let go.
+    /// at once and then like a debt, until the store has surely let go: an ask that nobody waits for any more can
+    /// still arrive, and its lease lives from then on.
     #[must_use]
     pub fn undo(class: Arc<Class>, seed: u64, now: Moment) -> Self {
-        let until = now + class.ttl.get() + class.release.lock_delay + class.acquire.timeout + class.drift;
+        let arrives = now + TOMBSTONE.max(class.acquire.timeout);
+        let until = arrives + class.ttl.get() + class.release.lock_delay + class.drift;
         let mut life = Self::new(
             class,
             seed,

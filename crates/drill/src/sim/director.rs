@@ -70,6 +70,8 @@ pub(super) struct Director {
     events: u64,
     /// The store's clock was stepped back: it does not forget any more, or fences would go back with it.
     pub(super) stepped_back: bool,
+    /// The store has forgotten, or is about to: its clock is not stepped back any more.
+    pub(super) forgetful: bool,
 }
 
 impl Director {
@@ -112,6 +114,7 @@ impl Director {
             began,
             events: 0,
             stepped_back: false,
+            forgetful: false,
             plan,
         };
         for slot in 0..director.processes.len() {

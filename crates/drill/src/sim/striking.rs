@@ -56,14 +56,18 @@ impl Director {
             }
             What::Flush => {
                 if !self.stepped_back {
+                    self.forgetful = true;
                     self.world.lock().engine.flush();
                     self.note(Entry::Forgot);
                 }
             }
             What::FailOver { lag, away } => {
+                self.forgetful = true;
                 self.world.lock().engine.lag();
                 self.later(*lag, Mend::TakeOver { away: *away });
             }
+            // Fences do not go back as long as the store's clock does not: a store does one or the other here.
+            What::Step { by } if *by < 0 && self.forgetful => {}
             What::Step { by } => {
                 self.stepped_back |= *by < 0;
                 self.world.lock().engine.step(*by);

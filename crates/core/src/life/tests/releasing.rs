@@ -181,11 +181,12 @@ fn an_undo_gives_up_when_the_lease_would_be_over() {
     tick(&mut life, 0);
     step(&mut life, released(FAILED), 2_000);
     let how = Cleared::Expired;
-    // TTL, the acquire's own time-out, drift.
-    assert_eq!(
-        tick(&mut life, 30_000 + 2_000 + 320),
-        [Effect::Emit(What::Undone { how })]
-    );
+    // The ask may arrive for as long as a tombstone lives, and its lease is there for a TTL and drift more. It once gave up
+    // after the acquire's own time-out, and a late ask was granted to nobody: found by the client's simulation, seed 1002378.
+    let over = 60_000 + 30_000 + 320;
+    assert_eq!(tick(&mut life, over - 1), [Effect::Release { attempt: 2 }]);
+    assert_eq!(tick(&mut life, over), [Effect::Emit(What::Undone { how })]);
+    step(&mut life, released(FAILED), over + 10);
     assert!(life.finished());
 }
 
