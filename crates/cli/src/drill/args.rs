@@ -130,9 +130,9 @@ pub(crate) struct FaultsArgs {
     /// The first seed; each drill has the next one
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// How many at a time
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64), default_value_t = 8)]
-    pub(crate) lanes: u16,
+    /// How many at a time; two for each processor if not given
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) lanes: Option<u16>,
     /// Only on this kind of store
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) on: Option<Kind>,

@@ -20,6 +20,9 @@ pub(crate) fn main(place: &Place, args: &FaultsArgs) -> anyhow::Result<bool> {
     let (runtime, program) = (runtime()?, Program::this()?);
     let started = BootClock.now();
     let mut ended = 0_u64;
+    // They mostly wait; more of them would wait for the processors and not for each other.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let lanes = args.lanes.map_or(processors * 2, usize::from);
     let on = args
         .on
         .map(|kind| format!(" --on {}", word(kind)))
@@ -28,7 +31,7 @@ pub(crate) fn main(place: &Place, args: &FaultsArgs) -> anyhow::Result<bool> {
     let work = many(
         args.seed,
         args.count,
-        args.lanes.into(),
+        lanes,
         args.on.map(Into::into),
         &program,
         |seed, ran| {

@@ -33,10 +33,10 @@ pub(crate) fn main(place: &Place, args: &SoakArgs) -> anyhow::Result<bool> {
             window.records,
             window.measures.grants,
             window.measures.refused,
-            if window.broken.is_empty() {
-                "clean".to_owned()
-            } else {
-                format!("VIOLATION: {}", window.broken.join("; "))
+            match &window.disturbed {
+                Some(why) => format!("disturbed: {why}"),
+                None if window.broken.is_empty() => "clean".to_owned(),
+                None => format!("VIOLATION: {}", window.broken.join("; ")),
             }
         ));
         if !window.broken.is_empty() {
@@ -65,12 +65,13 @@ pub(crate) fn main(place: &Place, args: &SoakArgs) -> anyhow::Result<bool> {
             }
             writeln!(
                 out,
-                "{} faults in {:.0} s, seed {}: {} windows, {} violations; {} records, {} grants, {} holds fenced, \
+                "{} faults in {:.0} s, seed {}: {} windows ({} disturbed), {} violations; {} records, {} grants, {} holds fenced, \
                  {} writes applied, {} stale ones refused",
                 sums.faults.values().sum::<u64>(),
                 sums.took_s,
                 args.seed,
                 sums.windows,
+                sums.disturbed,
                 sums.violations.len(),
                 sums.records,
                 sums.grants,

@@ -9,6 +9,9 @@ use serde::Serialize;
 use super::micro::{Micro, micro};
 use crate::fleet::{Error, Program, StoreKind};
 
+/// How often one is tried before it counts as one that could not be run.
+const TRIES: u32 = 4;
+
 /// What many drills add up to.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
@@ -68,7 +71,7 @@ pub async fn many(
     let lane = || async {
         while next.get() < count {
             let seed = first.wrapping_add(next.replace(next.get() + 1));
-            let ran = micro(seed, on, program).await;
+            let ran = patiently(seed, on, program).await;
             (done.borrow_mut())(seed, &ran);
             match &ran {
                 Ok(ran) => sums.borrow_mut().add(ran),
@@ -80,4 +83,15 @@ pub async fn many(
     };
     join_all((0..lanes.max(1)).map(|_| lane())).await;
     sums.into_inner()
+}
+
+/// What a busy machine has spoilt is tried again.
+async fn patiently(seed: u64, on: Option<StoreKind>, program: &Program) -> Result<Micro, Error> {
+    let mut tries = 1;
+    loop {
+        match micro(seed, on, program).await {
+            Err(Error::Busy { .. } | Error::Waited(_) | Error::Store(_)) if tries < TRIES => tries += 1,
+            ran => return ran,
+        }
+    }
 }

@@ -9,11 +9,14 @@ use super::fault::Fault;
 use super::fleet::{Fleet, pick};
 use super::strike::strike;
 use super::{POLICIES, TTL};
-use crate::fleet::{Error, Program, Skew, Stage, StoreKind};
+use crate::fleet::{Error, Program, Pulse, Skew, Stage, StoreKind};
 use crate::history::History;
 use crate::oracle::judge;
 use crate::scenario::scene::{Scene, transition};
 use crate::scenario::{Measures, Options, PATIENCE, SLACK, measure};
+
+/// How a worker that had to be killed at the end is told of.
+pub(super) const IN_ORDER: &str = "did not end in order";
 
 /// How it came out.
 #[derive(Debug, Clone)]
@@ -70,8 +73,12 @@ pub async fn micro(seed: u64, on: Option<StoreKind>, program: &Program) -> Resul
         return Err(error);
     }
     let history = scene.tape.history();
-    scene.strike().await;
     let measures = verdict(&history, &mut broken);
+    let late = busy(&scene, &broken);
+    scene.strike().await;
+    if let Some(error) = late {
+        return Err(error);
+    }
     Ok(Micro {
         seed,
         store,
@@ -100,9 +107,20 @@ async fn play(
     }
     let late = scene.crew.end().await;
     if !late.is_empty() {
-        broken.push(format!("{} did not end in order", late.join(", ")));
+        broken.push(format!("{} {IN_ORDER}", late.join(", ")));
     }
     scene.quiet(TTL + SLACK).await
+}
+
+/// Nothing but time was broken, and the machine itself stood still.
+pub(super) fn busy(scene: &Scene, broken: &[String]) -> Option<Error> {
+    let stood_still = scene.pulse.take();
+    let about_time = |why: &String| why.starts_with("L4") || why.starts_with("L5") || why.ends_with(IN_ORDER);
+    let late = stood_still > Pulse::LATE && !broken.is_empty() && broken.iter().all(about_time);
+    late.then(|| Error::Busy {
+        stood_still,
+        why: broken.join("; "),
+    })
 }
 
 /// After the fault somebody gets in again.

@@ -29,29 +29,29 @@ use std::time::Duration;
 /// The classes of the short drills: the built-in ones' rules with the shortest times that a busy host can keep.
 pub const POLICIES: &str = r#"
 [class.scheduler]
-ttl = "600ms"
-acquire = { wait = "500ms", timeout = "250ms", retry_after = "50ms" }
-renew = { every = "ttl/3", timeout = "120ms", max_failures = 3 }
+ttl = "800ms"
+acquire = { wait = "500ms", timeout = "350ms", retry_after = "50ms" }
+renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
 release = { attempts = 2, timeout = "150ms" }
 [class.workflow]
-ttl = "600ms"
-acquire = { timeout = "250ms", retry_after = "50ms" }
-renew = { every = "ttl/3", timeout = "120ms", max_failures = 3 }
+ttl = "800ms"
+acquire = { timeout = "350ms", retry_after = "50ms" }
+renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
 release = { attempts = 2, timeout = "150ms" }
 [class.workflow-critical]
-ttl = "600ms"
-acquire = { timeout = "250ms", retry_after = "50ms" }
-renew = { every = "ttl/3", timeout = "120ms", max_failures = 3 }
+ttl = "800ms"
+acquire = { timeout = "350ms", retry_after = "50ms" }
+renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
 release = { attempts = 2, timeout = "150ms" }
 [class.approval]
-ttl = "600ms"
-acquire = { wait = "500ms", timeout = "250ms", retry_after = "50ms" }
-renew = { every = "ttl/3", timeout = "120ms", max_failures = 3 }
+ttl = "800ms"
+acquire = { wait = "500ms", timeout = "350ms", retry_after = "50ms" }
+renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
 release = { attempts = 1, timeout = "150ms" }
 "#;
 
 /// The time to live of these classes.
-const TTL: Duration = Duration::from_millis(600);
+const TTL: Duration = Duration::from_millis(800);
 
 /// The classes that are drawn from: the strict ones more often.
 const CLASSES: &[&str] = &[

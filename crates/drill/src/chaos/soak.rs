@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::fault::Fault;
 use super::fleet::{Fleet, pick};
-use super::micro::{heals, verdict};
+use super::micro::{IN_ORDER, busy, heals, verdict};
 use super::strike::strike;
 use super::{POLICIES, TTL};
 use crate::fleet::{Error, Ledger, Program, Skew, Stage, StoreKind};
@@ -47,6 +47,8 @@ pub struct Window {
     pub faults: Vec<Fault>,
     /// Why it is not clean; empty if it is.
     pub broken: Vec<String>,
+    /// The machine stood still in it, and only time was broken: how long, and what.
+    pub disturbed: Option<String>,
     /// Numbers.
     pub measures: Measures,
     /// How many lines were judged.
@@ -63,6 +65,8 @@ pub struct Soak {
     pub took_s: f64,
     /// Windows judged.
     pub windows: u64,
+    /// Windows in which the machine itself stood still and only time was broken: they say nothing about time.
+    pub disturbed: u64,
     /// Faults by name.
     pub faults: BTreeMap<&'static str, u64>,
     /// Lines judged.
@@ -82,6 +86,7 @@ pub struct Soak {
 impl Soak {
     fn add(&mut self, window: &Window) {
         self.windows += 1;
+        self.disturbed += u64::from(window.disturbed.is_some());
         for fault in &window.faults {
             *self.faults.entry(fault.word()).or_default() += 1;
         }
@@ -135,10 +140,15 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
         let history = scene.tape.take();
         let measures = verdict(&history, &mut broken);
         grows(&history, &mut fences, &mut broken);
+        let disturbed = busy(&scene, &broken).map(|error| error.to_string());
+        if disturbed.is_some() {
+            broken.clear();
+        }
         let window = Window {
             number,
             faults,
             broken,
+            disturbed,
             measures,
             records: u64::try_from(history.records.len()).unwrap_or(u64::MAX),
             history,
@@ -184,7 +194,7 @@ async fn window(
     }
     let late = scene.crew.end().await;
     if !late.is_empty() {
-        broken.push(format!("{} did not end in order", late.join(", ")));
+        broken.push(format!("{} {IN_ORDER}", late.join(", ")));
     }
     scene.quiet(TTL + SLACK).await?;
     Ok((faults, broken))

@@ -12,6 +12,7 @@
 //! | `server` | servers of our own, and copies of them |
 //! | `bound` | a server that dies with the director, even if that is killed |
 //! | `skew` | a wall clock that can be set for one process |
+//! | `pulse` | whether the machine kept up |
 //! | `effort` | how often a client asks its store |
 //! | `given` | a store that is not ours: only if its operator marked it as drillable |
 
@@ -22,6 +23,7 @@ mod effort;
 mod given;
 mod ledger;
 mod orders;
+mod pulse;
 mod server;
 mod skew;
 mod stage;
@@ -33,6 +35,7 @@ pub use crew::{Crew, Program};
 pub use given::{Given, MARK};
 pub use ledger::Ledger;
 pub use orders::Orders;
+pub use pulse::Pulse;
 pub use server::{Replica, Session};
 pub use skew::{HOUR, Skew};
 pub use stage::{Stage, StoreKind};
@@ -57,6 +60,17 @@ pub enum Error {
     /// Something that every run shows did not happen within the time given.
     #[error("waited {0} in vain; the machine may be too busy, or the drill's own code is broken")]
     Waited(String),
+    /// The machine did not keep up, so nothing can be said about time.
+    #[error(
+        "the machine stood still for {} ms, so this says nothing about time: run it where there is less to do ({why})",
+        stood_still.as_millis()
+    )]
+    Busy {
+        /// For how long.
+        stood_still: std::time::Duration,
+        /// What was late.
+        why: String,
+    },
     /// Something that the drill needs is not installed here.
     #[error("{0}")]
     Missing(String),

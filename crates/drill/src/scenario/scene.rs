@@ -6,7 +6,7 @@ use leasehold_core::clock::{BootClock, Clock, ClockExt, Moment};
 
 use super::verdict::{Draft, Verdict};
 use super::{Options, PATIENCE, POLICIES, SLACK, Scenario, TTL};
-use crate::fleet::{Crew, Error, Given, Ledger, Orders, Program, Replica, Stage, StoreKind, Tape};
+use crate::fleet::{Crew, Error, Given, Ledger, Orders, Program, Pulse, Replica, Stage, StoreKind, Tape};
 use crate::history::{Answer, Entry, Record, Transition};
 
 /// How often the end of the last lease is looked for.
@@ -18,6 +18,8 @@ pub(crate) struct Scene {
     pub(crate) stage: Stage,
     pub(crate) tape: Tape,
     pub(super) options: Options,
+    /// Whether the machine kept up.
+    pub(crate) pulse: Pulse,
     /// What must last until everybody has ended.
     kept: Vec<Replica>,
     started: Moment,
@@ -51,6 +53,7 @@ impl Scene {
             stage,
             tape,
             options,
+            pulse: Pulse::start(),
             kept: Vec::new(),
             started: BootClock.now(),
         }
@@ -152,6 +155,12 @@ impl Scene {
         let (took, kind) = (BootClock.now().since(self.started), self.stage.kind());
         let verdict = Verdict::reach(scenario, kind, took, draft, self.tape.history());
         self.stage.close().await;
+        let stood_still = self.pulse.take();
+        if stood_still > Pulse::LATE && verdict.only_late() {
+            let why = verdict.judgement.findings.first();
+            let why = why.map(|found| found.why.clone()).unwrap_or_default();
+            return Err(Error::Busy { stood_still, why });
+        }
         Ok(verdict)
     }
 

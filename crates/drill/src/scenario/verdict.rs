@@ -115,6 +115,16 @@ impl Verdict {
         }
     }
 
+    /// It is a violation, and all that is wrong is that somebody learnt of its loss too late (L4).
+    pub(super) fn only_late(&self) -> bool {
+        let findings = &self.judgement.findings;
+        self.outcome == Outcome::Violation
+            && !self.judgement.incomplete
+            && self.promises.iter().all(|promise| promise.kept)
+            && !findings.is_empty()
+            && findings.iter().all(|found| found.invariant == "L4")
+    }
+
     pub(super) fn skipped(scenario: &Scenario, store: StoreKind, why: &str) -> Self {
         let history = History::default();
         Self {
