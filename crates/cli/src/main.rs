@@ -10,6 +10,9 @@ mod advise;
 mod approval;
 mod args;
 mod audit;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod book;
 mod breaking;
 mod changes;
 mod complete;

@@ -16,7 +16,8 @@ Examples:
   leasehold man | man -l -              # the manual
   leasehold man run | man -l -          # of one verb
   leasehold man --to ~/.local/share/man/man1
-  leasehold man --markdown > docs/reference/cli.md")]
+  leasehold man --markdown                # all verbs on one Markdown page
+  leasehold man --reference docs/reference # and the pages of metrics, events, errors, settings")]
 pub(crate) struct ManArgs {
     /// Only this verb, e.g. run or policy check
     pub(crate) verb: Vec<String>,
@@ -26,6 +27,9 @@ pub(crate) struct ManArgs {
     /// Everything as one Markdown page instead
     #[arg(long, conflicts_with = "verb")]
     pub(crate) markdown: bool,
+    /// Write the reference into this folder instead: verbs, exit codes, settings, API, errors, events, metrics
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["verb", "markdown", "to"])]
+    pub(crate) reference: Option<PathBuf>,
 }
 
 /// Prints or writes the manual.
@@ -40,9 +44,13 @@ pub(crate) fn main(args: &ManArgs) -> anyhow::Result<bool> {
             .with_context(|| format!("cannot write the manual into {}", folder.display()))?;
         return Ok(true);
     }
+    if let Some(folder) = &args.reference {
+        reference::write(&all, folder)?;
+        return Ok(true);
+    }
     let mut out = std::io::stdout().lock();
     if args.markdown {
-        out.write_all(reference::page(&all).as_bytes())?;
+        out.write_all(reference::cli(&all).as_bytes())?;
         return Ok(true);
     }
     let mut at: Command = all;

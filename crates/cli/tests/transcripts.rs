@@ -1,4 +1,4 @@
-//! The transcripts of `docs/cli`, run: what is printed there is what is printed here.
+//! The transcripts of `docs/cli` and of the first steps, run: what is printed there is what is printed here.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -23,7 +23,7 @@ fn page(name: &str) {
     )
     .unwrap();
     let page = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/cli")
+        .join("../../docs")
         .join(name);
     // Relative paths in a page are seen from an empty folder, not from the page's.
     std::env::set_current_dir(home.path()).unwrap();
@@ -39,36 +39,41 @@ fn page(name: &str) {
 }
 
 #[test]
+fn first_steps() {
+    page("guide/first-steps.md");
+}
+
+#[test]
 fn run() {
-    page("run.md");
+    page("cli/run.md");
 }
 
 #[test]
 fn scripts() {
-    page("scripts.md");
+    page("cli/scripts.md");
 }
 
 #[test]
 fn looking() {
-    page("looking.md");
+    page("cli/looking.md");
 }
 
 #[test]
 fn breaking() {
-    page("break.md");
+    page("cli/break.md");
 }
 
 #[test]
 fn policy() {
-    page("policy.md");
+    page("cli/policy.md");
 }
 
 #[test]
 fn doctor() {
-    page("doctor.md");
+    page("cli/doctor.md");
 }
 
 #[test]
 fn config() {
-    page("config.md");
+    page("cli/config.md");
 }

@@ -22,6 +22,7 @@
 mod app;
 mod audit;
 pub mod auth;
+mod codes;
 mod config;
 mod connection;
 mod document;
@@ -44,6 +45,7 @@ mod tls;
 mod waiters;
 
 pub use audit::{Verified, verify as verify_audit};
+pub use codes::{CODES, Code};
 pub use config::{Config, TlsFiles};
 pub use document::Caller;
 pub use openapi::document as openapi_document;

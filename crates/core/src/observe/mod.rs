@@ -3,6 +3,7 @@
 mod catalogue;
 mod counters;
 mod feed;
+mod happenings;
 mod history;
 mod local_only;
 mod log;
@@ -12,6 +13,7 @@ mod namespaces;
 pub use catalogue::{Described, Kind, METRICS};
 pub use counters::{Counters, Labels, Metric};
 pub use feed::Feed;
+pub use happenings::EVENTS;
 pub use history::History;
 pub use local_only::LocalOnly;
 pub use log::Log;

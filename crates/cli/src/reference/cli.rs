@@ -8,7 +8,7 @@ use clap::{Arg, Command};
 pub(crate) fn page(all: &Command) -> String {
     let mut text = String::from(
         "# The command line\n\n\
-         Generated from the command itself with `leasehold man --markdown`; a test compares. The contract and the reasons \
+         Generated from the command itself with `leasehold man --reference`; a test compares. The contract and the reasons \
          are in [the guide](../cli/README.md).\n",
     );
     section(&mut text, all, "leasehold", 2);
