@@ -47,6 +47,7 @@ mod store;
 mod taking;
 mod ticket;
 mod top;
+mod trace;
 mod watch;
 mod workflow;
 

@@ -32,6 +32,7 @@ use self::talk::Talk;
 use crate::args::Place;
 use crate::exit;
 use crate::say::{brief, say};
+use crate::trace::Trace;
 
 /// How long releases and undos may still take when everything else is over.
 pub(crate) const SETTLE: Duration = Duration::from_secs(1);
@@ -68,7 +69,8 @@ async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
     let order = Order::read(place, &args)?;
     let mut signals = Signals::listen()?;
     let (ear, mut talk, news) = Talk::new();
-    let mut opening = leasehold::open(order.store.to_string()).observer(ear);
+    let trace = Trace::from_env()?;
+    let mut opening = trace.opening(leasehold::open(order.store.to_string()).observer(ear));
     if let Some(file) = place.policy_file()? {
         opening = opening.policies(file);
     }
@@ -107,6 +109,7 @@ async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
     };
     // Whatever happened: what was asked of the store and not answered is undone as far as it can be.
     locks.shutdown(SETTLE).await;
+    trace.finish().await;
     code
 }
 

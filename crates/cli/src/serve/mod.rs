@@ -21,6 +21,7 @@ pub(crate) use token::main as token;
 
 use crate::args::Place;
 use crate::say::say;
+use crate::trace::Trace;
 
 /// How long a replica within the daemon may finish what it has begun.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(10);
@@ -64,7 +65,8 @@ impl Setting {
         let ended = runtime.block_on(async {
             // Before anything else: a signal that comes early must not kill a daemon that has taken something.
             let (mut first, mut second) = (Signals::new()?, Signals::new()?);
-            let (server, replica) = self.bind().await?;
+            let trace = Trace::from_env()?;
+            let (server, replica) = self.bind(&trace).await?;
             ready(&server.url());
             let run = server.run(async move {
                 first.any().await;
@@ -75,6 +77,7 @@ impl Setting {
                 if let Some(replica) = replica {
                     replica.stop(DRAIN).await;
                 }
+                trace.finish().await;
             };
             tokio::select! {
                 () = run => Ok::<_, anyhow::Error>(true),
@@ -86,14 +89,15 @@ impl Setting {
         ended
     }
 
-    async fn bind(self) -> anyhow::Result<(Server, Option<leasehold_plane::Replica>)> {
+    async fn bind(self, trace: &Trace) -> anyhow::Result<(Server, Option<leasehold_plane::Replica>)> {
         // The policies first: a mistake in them should not have made an empty database.
         let book = self.policies.as_ref().map(PolicyBook::from_file).transpose()?;
         let url = self.url.clone();
         // Opening a file may wait for other processes.
         let store = tokio::task::spawn_blocking(move || url.open()).await??;
         let policies = self.policies;
-        let setup = |mut locks: Builder| {
+        let setup = |locks: Builder| {
+            let mut locks = trace.builder(locks);
             if let (Some(path), Some(book)) = (policies, book) {
                 locks = locks.policies(book).policy_file(path);
             }
