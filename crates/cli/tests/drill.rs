@@ -249,6 +249,7 @@ fn ctrl_c_and_term_leave_no_process_server_or_folder() {
         ),
         (&["faults", "--count", "50", "--lanes", "4"][..], Signal::SIGINT),
         (&["soak", "--for", "1m", "--on", "redis"][..], Signal::SIGTERM),
+        (&["plane", "--on", "redis"][..], Signal::SIGINT),
     ] {
         interrupted(words, signal);
     }
@@ -257,8 +258,8 @@ fn ctrl_c_and_term_leave_no_process_server_or_folder() {
 fn interrupted(words: &[&str], signal: Signal) {
     let folder = tempfile::tempdir().unwrap();
     let words: Vec<_> = ["drill"].iter().chain(words).copied().collect();
-    // A server and two workers.
-    let (mut drill, pids) = under_way(&words, folder.path(), 3);
+    // Two workers at least, and a server where there is one.
+    let (mut drill, pids) = under_way(&words, folder.path(), 2);
     kill(Pid::from_raw(drill.id().cast_signed()), signal).unwrap();
     assert_eq!(drill.wait().unwrap().code(), Some(2), "{words:?}");
     for pid in pids {
@@ -273,6 +274,20 @@ fn interrupted(words: &[&str], signal: Signal) {
         0,
         "its folders are gone"
     );
+}
+
+#[test]
+fn a_simulation_ends_with_ctrl_c() {
+    let mut drill = leasehold(&["drill", "simulate", "--seeds", "1000000000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(drill.stderr.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    kill(Pid::from_raw(drill.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(drill.wait().unwrap().code(), Some(2), "{line}");
 }
 
 /// A store that is not ours is left as it was: no lease, no place in a queue, no mark of an undone acquire.

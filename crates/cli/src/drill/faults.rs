@@ -38,6 +38,12 @@ pub(crate) fn main(place: &Place, args: &FaultsArgs) -> anyhow::Result<bool> {
             ended += 1;
             match ran {
                 Ok(ran) if ran.broken.is_empty() => {
+                    if !ran.late.is_empty() {
+                        say(&format!(
+                            "seed {seed}: late once, not when run again: {}",
+                            ran.late.join("; ")
+                        ));
+                    }
                     if ended.is_multiple_of(25) || ended == args.count {
                         say(&format!("{ended} of {} drills", args.count));
                     }
@@ -81,13 +87,14 @@ pub(crate) fn main(place: &Place, args: &FaultsArgs) -> anyhow::Result<bool> {
             }
             writeln!(
                 out,
-                "{} drills in {:.0} s, seeds {} to {}: {} violations, {} could not be run; {} grants, {} holds fenced, \
+                "{} drills in {:.0} s, seeds {} to {}: {} violations, {} late once, {} could not be run; {} grants, {} holds fenced, \
                  {} writes applied, {} stale ones refused, {} acquires unavailable, {} debts",
                 sums.drills,
                 took.as_secs_f64(),
                 args.seed,
                 args.seed.wrapping_add(args.count - 1),
                 sums.violations.len(),
+                sums.late.len(),
                 sums.failed.len(),
                 sums.grants,
                 sums.fenced,

@@ -75,7 +75,7 @@ fn throw_away(place: &Place, verb: &str) -> anyhow::Result<()> {
 }
 
 /// The answer of this work, or nothing if INT or TERM came first; the work has been dropped then.
-async fn unless_interrupted<T>(work: impl Future<Output = T>) -> anyhow::Result<Option<T>> {
+pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> anyhow::Result<Option<T>> {
     tokio::select! {
         biased;
         signal = interrupted() => {

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold_drill::fleet::{Error, Given, Program, StoreKind};
@@ -14,9 +13,6 @@ use super::keep::keep;
 use super::{runtime, unless_interrupted};
 use crate::args::Place;
 use crate::say::say;
-
-/// How long the leases of a drill that was broken off may take to run out: longer than its classes' TTL.
-const SETTLE: Duration = Duration::from_secs(30);
 
 /// What both verbs come down to.
 pub(crate) struct Wanted {
@@ -76,22 +72,22 @@ pub(crate) fn main(place: &Place, args: &Wanted) -> anyhow::Result<bool> {
     let work = run(&chosen, &stores, given.as_ref(), &program, args);
     let done = runtime.block_on(unless_interrupted(work))?;
     // Whether it ended or was broken off: nothing of it runs any more, and a store that is not ours is left as it was.
-    let swept = given.as_ref().map_or(Ok(()), |given| {
-        if done.is_none() && !runtime.block_on(given.settled(SETTLE)) {
-            bail!("its last leases are still there; they run out by themselves");
-        }
-        Ok(runtime.block_on(given.sweep())?)
-    });
+    let swept = given
+        .as_ref()
+        .map_or(Ok(()), |given| runtime.block_on(given.sweep()));
     let Some(done) = done else {
         bail!(
             "interrupted: every process, server and proxy of the drill is gone{}",
-            swept.map_or_else(|error| format!("; {error:#}"), |()| String::new())
+            swept.map_or_else(
+                |error| format!("; its leases are still there and run out by themselves: {error}"),
+                |()| String::new()
+            )
         );
     };
     let (verdicts, failed) = done?;
     if let Err(error) = swept {
         say(&format!(
-            "what the drills have left could not be removed: {error:#}"
+            "what the drills have left could not be removed: {error}"
         ));
     }
     tell(&verdicts, &failed, args)?;

@@ -95,11 +95,13 @@ async fn watch(what: Campaign, twice: bool, progress: Arc<Progress>) -> anyhow::
         let failed = campaign(what, &theirs);
         Ok(failed.map_or(Ran::Passed, |failure| Ran::Failed(Box::new(failure))))
     });
+    // Listened to without a gap: a signal that comes while something is told counts too.
+    let mut interrupted = std::pin::pin!(interrupted());
     loop {
         tokio::select! {
             biased;
             ran = &mut work => return ran.context("a history panicked")?.map_err(anyhow::Error::msg),
-            signal = interrupted() => {
+            signal = &mut interrupted => {
                 signal.context("cannot listen for signals")?;
                 progress.stop.store(true, Ordering::Relaxed);
                 let _ = work.await;

@@ -30,6 +30,8 @@ pub struct Micro {
     pub fault: Fault,
     /// Why it is not clean; empty if it is.
     pub broken: Vec<String>,
+    /// What was late when it was run before, and only then; nothing unless it had to be run twice.
+    pub late: Vec<String>,
     /// How long it took.
     pub took: Duration,
     /// How many leases were granted, writes applied and stale ones refused, and so on.
@@ -61,7 +63,7 @@ pub async fn micro(seed: u64, on: Option<StoreKind>, program: &Program) -> Resul
     let fault = pick(&possible, &random).copied().unwrap_or(Fault::Kill);
     let skewed = fault.skews() && store == StoreKind::Redis;
     let stage = Stage::build(store, None, POLICIES, program, skewed).await?;
-    let mut scene = Scene::on(stage, program, Options::default());
+    let mut scene = Scene::on(stage, program, Options::default())?;
     let mut fleet = Fleet::new(&scene, "w", 2, 1, &["job:1"], &random);
     if fault == Fault::ClientClock {
         fleet.clock = Some(Skew::new(scene.stage.folder(), "client-clock")?);
@@ -84,6 +86,7 @@ pub async fn micro(seed: u64, on: Option<StoreKind>, program: &Program) -> Resul
         store,
         fault,
         broken,
+        late: Vec::new(),
         took: BootClock.now().since(started),
         measures,
         history,
@@ -112,11 +115,16 @@ async fn play(
     scene.quiet(TTL + SLACK).await
 }
 
+/// Something was broken, and nothing but time.
+pub(super) fn only_late(broken: &[String]) -> bool {
+    let about_time = |why: &String| why.starts_with("L4") || why.starts_with("L5") || why.ends_with(IN_ORDER);
+    !broken.is_empty() && broken.iter().all(about_time)
+}
+
 /// Nothing but time was broken, and the machine itself stood still.
 pub(super) fn busy(scene: &Scene, broken: &[String]) -> Option<Error> {
     let stood_still = scene.pulse.take();
-    let about_time = |why: &String| why.starts_with("L4") || why.starts_with("L5") || why.ends_with(IN_ORDER);
-    let late = stood_still > Pulse::LATE && !broken.is_empty() && broken.iter().all(about_time);
+    let late = stood_still > Pulse::LATE && only_late(broken);
     late.then(|| Error::Busy {
         stood_still,
         why: broken.join("; "),

@@ -20,7 +20,10 @@ use super::{POLICIES, TTL};
 use crate::fleet::{Error, Ledger, Program, Skew, Stage, StoreKind};
 use crate::history::{Entry, History};
 use crate::scenario::scene::Scene;
-use crate::scenario::{Measures, Options, SLACK};
+use crate::scenario::{Measures, Options, SLACK, measure};
+
+/// So many windows in a row may fail to be run before it is given up.
+const MOST_IN_VAIN: u32 = 2;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +50,7 @@ pub struct Window {
     pub faults: Vec<Fault>,
     /// Why it is not clean; empty if it is.
     pub broken: Vec<String>,
-    /// The machine stood still in it, and only time was broken: how long, and what.
+    /// The machine stood still in it, and only time was broken; or it could not be run: why.
     pub disturbed: Option<String>,
     /// Numbers.
     pub measures: Measures,
@@ -55,6 +58,22 @@ pub struct Window {
     pub records: u64,
     /// Every line.
     pub history: History,
+}
+
+impl Window {
+    /// One that could not be run to its end.
+    fn in_vain(number: u64, error: &Error) -> Self {
+        let history = History::default();
+        Self {
+            number,
+            faults: Vec::new(),
+            broken: Vec::new(),
+            disturbed: Some(error.to_string()),
+            measures: measure(&history),
+            records: 0,
+            history,
+        }
+    }
 }
 
 /// What the windows add up to.
@@ -65,7 +84,8 @@ pub struct Soak {
     pub took_s: f64,
     /// Windows judged.
     pub windows: u64,
-    /// Windows in which the machine itself stood still and only time was broken: they say nothing about time.
+    /// Windows in which the machine itself stood still and only time was broken, or which could not be run to their end:
+    /// they say nothing about time.
     pub disturbed: u64,
     /// Faults by name.
     pub faults: BTreeMap<&'static str, u64>,
@@ -110,14 +130,10 @@ impl Soak {
 pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)) -> Result<Soak, Error> {
     let skews = Skew::possible();
     let skewed = skews && plan.store == StoreKind::Redis;
-    let stage = Stage::build(plan.store, None, POLICIES, program, skewed).await?;
     let random = SeededRandom::new(plan.seed);
-    let mut scene = Scene::on(stage, program, Options::default());
-    let clock = skews
-        .then(|| Skew::new(scene.stage.folder(), "client-clock"))
-        .transpose()?;
+    let (mut scene, mut clock) = begin(&plan, program, skewed, skews).await?;
     let (started, mut sums) = (BootClock.now(), Soak::default());
-    let mut fences = BTreeMap::new();
+    let (mut fences, mut in_vain) = (BTreeMap::new(), 0);
     while BootClock.now().since(started) < plan.lasts {
         let number = sums.windows + 1;
         let left = plan.lasts.saturating_sub(BootClock.now().since(started));
@@ -132,11 +148,23 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
         .await;
         let (faults, mut broken) = match ran {
             Ok(ran) => ran,
+            // Nobody knows what was done and what not: the next window has a store of its own.
+            Err(error @ (Error::Waited(_) | Error::Store(_))) if in_vain < MOST_IN_VAIN => {
+                in_vain += 1;
+                scene.strike().await;
+                let window = Window::in_vain(number, &error);
+                sums.add(&window);
+                judged(&window);
+                (scene, clock) = begin(&plan, program, skewed, skews).await?;
+                fences.clear();
+                continue;
+            }
             Err(error) => {
                 scene.strike().await;
                 return Err(error);
             }
         };
+        in_vain = 0;
         let history = scene.tape.take();
         let measures = verdict(&history, &mut broken);
         grows(&history, &mut fences, &mut broken);
@@ -160,6 +188,19 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
     sums.took_s = BootClock.now().since(started).as_secs_f64();
     scene.strike().await;
     Ok(sums)
+}
+
+/// A store and a clock for the workers.
+async fn begin(
+    plan: &Plan,
+    program: &Program,
+    skewed: bool,
+    skews: bool,
+) -> Result<(Scene, Option<Skew>), Error> {
+    let stage = Stage::build(plan.store, None, POLICIES, program, skewed).await?;
+    let scene = Scene::on(stage, program, Options::default())?;
+    let clock = skews.then(|| Skew::new(scene.stage.folder(), "client-clock"));
+    Ok((scene, clock.transpose()?))
 }
 
 /// Three workers with two clients each on two names, a fault every now and then, and an orderly end.

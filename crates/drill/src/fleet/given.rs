@@ -6,7 +6,7 @@
 //! Take the mark away when the store goes to production.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::StoreUrl;
@@ -27,6 +27,9 @@ pub(super) const RUN: &str = "leasehold-drill-";
 
 /// How long the store may take to answer.
 const WITHIN: Duration = Duration::from_secs(5);
+
+/// How long after a look comes the next.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// A store that its operator allows to be drilled.
 #[derive(Clone)]
@@ -98,61 +101,56 @@ impl Given {
 }
 
 impl Given {
-    /// Waits until no lease of any drill is left, at most so long: after a drill that was broken off, they run out by
-    /// their time to live. Answers whether none is left.
-    pub async fn settled(&self, within: Duration) -> bool {
-        let Ok(store) = StoreUrl::parse(&self.url).and_then(|url| url.open()) else {
-            return false;
-        };
-        let end = BootClock.now() + within;
-        loop {
-            match store.list(PREFIX, 1, WITHIN).await {
-                Ok(listing) if listing.leases.is_empty() => return true,
-                _ if BootClock.now() >= end => return false,
-                _ => BootClock.sleep(Duration::from_millis(50)).await,
-            }
-        }
-    }
-}
-
-impl Given {
-    /// Removes what drills have left beside their leases: places in queues and marks of undone acquires, which would go
-    /// by themselves within a minute, and expired leases. Fence counters stay: they are shared with other names.
+    /// Removes what drills have left: leases of workers that were killed, places in queues and marks of undone acquires.
+    /// All of it would go by itself, but a lease only at the end of its time to live. Fence counters stay: they are
+    /// shared with other names.
     ///
     /// Call it when nothing of a drill runs any more.
     ///
     /// # Errors
-    /// The store cannot be used.
+    /// The store cannot be used, or something comes back again and again.
     pub async fn sweep(&self) -> Result<(), Error> {
         let mine = format!("{PREFIX}{RUN}");
-        match &self.place {
-            Place::Sqlite(path) => {
-                let path = path.clone();
-                let swept = tokio::task::spawn_blocking(move || -> rusqlite::Result<()> {
-                    let db = Connection::open(path)?;
-                    db.busy_timeout(WITHIN)?;
-                    for table in ["leases", "waiters", "tombstones"] {
-                        let statement = format!("DELETE FROM {table} WHERE substr(name, 1, ?1) = ?2");
-                        db.execute(&statement, (i64::try_from(mine.len()).unwrap_or(0), &mine))?;
-                    }
-                    Ok(())
-                });
-                let swept = swept.await.map_err(|error| Error::Store(error.to_string()))?;
-                swept.map_err(|error| Error::Store(error.to_string()))
-            }
-            Place::Redis(_) => {
-                let swept = until(&BootClock, BootClock.now() + WITHIN, sweep(&self.url, &mine)).await;
-                let swept = swept.unwrap_or_else(|| Err("no answer".to_owned()));
-                swept.map_err(Error::Store)
-            }
+        let swept = until(&BootClock, BootClock.now() + WITHIN, self.sweep_all(&mine)).await;
+        swept.unwrap_or_else(|| Err(Error::Store("no answer".to_owned())))
+    }
+
+    /// What a worker sent before it was killed may be carried out after a look, so two in a row must find nothing.
+    async fn sweep_all(&self, mine: &str) -> Result<(), Error> {
+        let mut clean = 0;
+        while clean < 2 {
+            let removed = match &self.place {
+                Place::Sqlite(path) => {
+                    let (path, mine) = (path.clone(), mine.to_owned());
+                    let swept = tokio::task::spawn_blocking(move || sweep_file(&path, &mine)).await;
+                    let swept = swept.map_err(|error| Error::Store(error.to_string()))?;
+                    swept.map_err(|error| Error::Store(error.to_string()))?
+                }
+                Place::Redis(_) => sweep_keys(&self.url, mine).await.map_err(Error::Store)?,
+            };
+            clean = if removed == 0 { clean + 1 } else { 0 };
+            BootClock.sleep(AGAIN).await;
         }
+        Ok(())
     }
 }
 
-/// Deletes every key with these words in its name.
-async fn sweep(url: &str, mine: &str) -> Result<(), String> {
+/// Deletes every row of a name that begins with these words; answers how many there were.
+fn sweep_file(path: &Path, mine: &str) -> rusqlite::Result<usize> {
+    let db = Connection::open(path)?;
+    db.busy_timeout(WITHIN)?;
+    let mut removed = 0;
+    for table in ["leases", "waiters", "tombstones"] {
+        let statement = format!("DELETE FROM {table} WHERE substr(name, 1, ?1) = ?2");
+        removed += db.execute(&statement, (i64::try_from(mine.len()).unwrap_or(0), mine))?;
+    }
+    Ok(removed)
+}
+
+/// Deletes every key with these words in its name; answers how many there were.
+async fn sweep_keys(url: &str, mine: &str) -> Result<usize, String> {
     let mut connection = connect(url).await?;
-    let mut cursor = 0_u64;
+    let (mut cursor, mut removed) = (0_u64, 0);
     loop {
         let (next, keys): (u64, Vec<String>) = redis::cmd("SCAN")
             .arg(cursor)
@@ -164,15 +162,15 @@ async fn sweep(url: &str, mine: &str) -> Result<(), String> {
             .await
             .map_err(|error| error.to_string())?;
         for key in keys {
-            redis::cmd("UNLINK")
+            removed += redis::cmd("UNLINK")
                 .arg(key)
-                .query_async::<()>(&mut connection)
+                .query_async::<usize>(&mut connection)
                 .await
                 .map_err(|error| error.to_string())?;
         }
         cursor = next;
         if cursor == 0 {
-            return Ok(());
+            return Ok(removed);
         }
     }
 }

@@ -35,11 +35,11 @@ impl Scene {
     ) -> Result<Self, Error> {
         let skewed = scenario.skews && kind == StoreKind::Redis;
         let stage = Stage::build(kind, given, POLICIES, program, skewed).await?;
-        Ok(Self::on(stage, program, options))
+        Self::on(stage, program, options)
     }
 
     /// Nobody yet, on this stage.
-    pub(crate) fn on(stage: Stage, program: &Program, options: Options) -> Self {
+    pub(crate) fn on(stage: Stage, program: &Program, options: Options) -> Result<Self, Error> {
         let tape = Tape::default();
         let crew = Crew::new(
             program.clone(),
@@ -48,15 +48,15 @@ impl Scene {
             &stage.ledger(),
             tape.clone(),
         );
-        Self {
+        Ok(Self {
             crew,
+            pulse: Pulse::start(stage.folder())?,
             stage,
             tape,
             options,
-            pulse: Pulse::start(),
             kept: Vec::new(),
             started: BootClock.now(),
-        }
+        })
     }
 
     /// Keeps a server until everybody has ended.
@@ -146,7 +146,7 @@ impl Scene {
         );
         self.quiet(TTL + SLACK).await?;
         if let Some(mortal) = self.stage.mortal_counters().await? {
-            draft.promise(
+            draft.always(
                 "fence counters do not expire",
                 mortal == 0,
                 format!("{mortal} with a time to live"),
@@ -157,8 +157,7 @@ impl Scene {
         self.stage.close().await;
         let stood_still = self.pulse.take();
         if stood_still > Pulse::LATE && verdict.only_late() {
-            let why = verdict.judgement.findings.first();
-            let why = why.map(|found| found.why.clone()).unwrap_or_default();
+            let why = verdict.broken().join("; ");
             return Err(Error::Busy { stood_still, why });
         }
         Ok(verdict)

@@ -17,6 +17,8 @@ pub struct Promise {
     pub kept: bool,
     /// What was seen.
     pub seen: String,
+    /// A machine that does not keep up can break it.
+    pub about_time: bool,
 }
 
 /// How a drill came out.
@@ -49,11 +51,22 @@ pub(super) struct Draft {
 }
 
 impl Draft {
+    /// Something that is to be seen in time.
     pub(super) fn promise(&mut self, what: &str, kept: bool, seen: impl Into<String>) {
+        self.add(what, kept, seen.into(), true);
+    }
+
+    /// Something that holds on any machine, however busy.
+    pub(super) fn always(&mut self, what: &str, kept: bool, seen: impl Into<String>) {
+        self.add(what, kept, seen.into(), false);
+    }
+
+    fn add(&mut self, what: &str, kept: bool, seen: String, about_time: bool) {
         self.promises.push(Promise {
             what: what.to_owned(),
             kept,
-            seen: seen.into(),
+            seen,
+            about_time,
         });
     }
 }
@@ -115,14 +128,33 @@ impl Verdict {
         }
     }
 
-    /// It is a violation, and all that is wrong is that somebody learnt of its loss too late (L4).
+    /// It is a violation, and all that is wrong is that something came too late: what a machine that does not keep up
+    /// looks like too.
     pub(super) fn only_late(&self) -> bool {
-        let findings = &self.judgement.findings;
+        let judged = &self.judgement;
         self.outcome == Outcome::Violation
-            && !self.judgement.incomplete
-            && self.promises.iter().all(|promise| promise.kept)
-            && !findings.is_empty()
-            && findings.iter().all(|found| found.invariant == "L4")
+            && !judged.incomplete
+            && judged.more == 0
+            && self
+                .promises
+                .iter()
+                .all(|promise| promise.kept || promise.about_time)
+            && (self.control
+                || judged
+                    .findings
+                    .iter()
+                    .all(|found| found.invariant.starts_with('L')))
+    }
+
+    /// What is wrong, in sentences.
+    pub(super) fn broken(&self) -> Vec<String> {
+        let promises = self.promises.iter().filter(|promise| !promise.kept);
+        let promises = promises.map(|promise| format!("{}: {}", promise.what, promise.seen));
+        let findings = self.judgement.findings.iter();
+        promises
+            .chain(findings.map(|found| format!("{}: {}", found.invariant, found.why)))
+            .take(5)
+            .collect()
     }
 
     pub(super) fn skipped(scenario: &Scenario, store: StoreKind, why: &str) -> Self {
@@ -160,7 +192,7 @@ impl Verdict {
                 how,
             );
         } else {
-            draft.promise(
+            draft.always(
                 "no task ends twice",
                 measures.duplicates == 0,
                 format!("{} duplicates", measures.duplicates),

@@ -124,6 +124,22 @@ fn i5_a_deadline_counted_from_the_reply() {
     script.breaks(&["I5"]);
 }
 
+/// A renewal is told a little after it happened, and another thread may have worked on its strength by then; not long.
+#[test]
+fn i5_a_renewal_that_is_told_late() {
+    let mut script = Script::new();
+    script.hold(0, "a", 1, 7);
+    script.claim(500, "a", 1, 1300, 7);
+    script.event_of(515, "a", 1, "renewed", 7, Some(1), None);
+    script.release(600, "a", 1);
+    script.breaks(&[]);
+    let mut script = Script::new();
+    script.hold(0, "a", 1, 7);
+    script.claim(500, "a", 1, 1300, 7);
+    script.event_of(550, "a", 1, "renewed", 7, Some(1), None);
+    script.breaks(&["I5"]);
+}
+
 #[test]
 fn i5_a_lease_that_nothing_confirmed() {
     let mut script = Script::new();

@@ -1,5 +1,6 @@
 //! The replicas as processes, and what is done to them.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use leasehold::clock::{BootClock, Clock, ClockExt, until};
 use leasehold::leasehold_core::rng::{OsRandom, RandomExt};
+use leasehold_drill::fleet::Program;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
@@ -33,6 +35,8 @@ pub(super) struct Done {
 pub(super) struct Crew {
     members: tokio::sync::Mutex<Vec<Member>>,
     faults: Mutex<Vec<Done>>,
+    /// What makes a replica die with this process.
+    binding: Vec<OsString>,
     words: Vec<String>,
     folder: std::path::PathBuf,
 }
@@ -80,6 +84,7 @@ impl Crew {
         let crew = Self {
             members: tokio::sync::Mutex::default(),
             faults: Mutex::default(),
+            binding: Program::this()?.binding(),
             words,
             folder: stage.folder().to_path_buf(),
         };
@@ -95,7 +100,10 @@ impl Crew {
             let path = self.folder.join(format!("{id}.{end}"));
             Ok(File::options().create(true).append(true).open(path)?)
         };
-        let child = Command::new("/proc/self/exe")
+        let mut bound = self.binding.iter();
+        let child = Command::new(bound.next().context("there is no program")?)
+            .args(bound)
+            .arg("/proc/self/exe")
             .args(&self.words)
             .args(["--id", id])
             .env_remove("LEASEHOLD_STORE")
@@ -202,6 +210,18 @@ impl Crew {
                 .is_none()
             {
                 let _ = member.child.kill().await;
+            }
+        }
+    }
+}
+
+/// Kills and reaps whoever is left: a drill that is broken off leaves nobody.
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for member in self.members.get_mut() {
+            let _ = member.child.start_kill();
+            while let Ok(None) = member.child.try_wait() {
+                std::thread::yield_now();
             }
         }
     }

@@ -11,9 +11,11 @@ mod verdict;
 
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::Args;
 use leasehold::clock::{BootClock, Clock, ClockExt, until};
 
+use crate::drill::unless_interrupted;
 use crate::say::say;
 use crew::Crew;
 use load::Load;
@@ -96,7 +98,8 @@ pub(crate) fn main(args: &ProofArgs) -> anyhow::Result<bool> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(run(args))
+    let done = runtime.block_on(unless_interrupted(run(args)))?;
+    done.unwrap_or_else(|| bail!("interrupted: every replica and server of the drill is gone"))
 }
 
 async fn run(args: &ProofArgs) -> anyhow::Result<bool> {

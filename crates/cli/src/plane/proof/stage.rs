@@ -8,6 +8,7 @@ use leasehold::clock::{BootClock, Clock, ClockExt};
 use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::policy::PolicyBook;
 use leasehold::{Locks, StoreUrl};
+use leasehold_drill::fleet::Program;
 use leasehold_plane::{Plane, Settings};
 use leasehold_redis::testkit::RedisServer;
 use tempfile::TempDir;
@@ -62,7 +63,7 @@ impl Stage {
         let redis = args.on == Kind::Redis || args.outage.is_some();
         let server = if redis {
             Some(
-                RedisServer::start()
+                RedisServer::under(&Program::this()?.binding(), &[])
                     .await
                     .context("cannot start redis-server (is it installed?)")?,
             )
