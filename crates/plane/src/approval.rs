@@ -126,22 +126,13 @@ impl Plane {
 /// May this be decided now?
 fn actionable(job: &Job, verdict: &Verdict) -> Result<(), PlaneError> {
     let refuse = |code, what: String| Err(PlaneError::Conflict { code, what });
-    match &job.decision {
-        Some(made) if made.approved => {
-            let what = format!(
-                "job {} was approved by {} already: {}",
-                job.id, made.by, made.reason
-            );
-            return refuse(code::ALREADY_APPROVED, what);
-        }
-        Some(made) => {
-            let what = format!(
-                "job {} was rejected by {} already: {}",
-                job.id, made.by, made.reason
-            );
-            return refuse(code::ALREADY_REJECTED, what);
-        }
-        None => {}
+    if let Some(made) = &job.decision {
+        return Err(PlaneError::Decided {
+            id: job.id.clone(),
+            approved: made.approved,
+            by: made.by.clone(),
+            reason: made.reason.clone(),
+        });
     }
     if job.state.ended() {
         return refuse(

@@ -53,6 +53,18 @@ pub enum PlaneError {
         /// What stands against it.
         what: String,
     },
+    /// Someone has decided it already.
+    #[error("job {id} was {} by {by} already: {reason}", if *approved { "approved" } else { "rejected" })]
+    Decided {
+        /// What was decided about.
+        id: String,
+        /// What was decided.
+        approved: bool,
+        /// Who did.
+        by: String,
+        /// Why.
+        reason: String,
+    },
     /// The organisation has as many runs under way as it may.
     #[error("{org} has {running} runs under way, and {limit} are allowed: wait until one has ended")]
     Limit {
@@ -97,6 +109,8 @@ impl PlaneError {
             Self::Invalid(_) => "invalid",
             Self::NotFound { .. } => "not_found",
             Self::Conflict { code, .. } => code,
+            Self::Decided { approved: true, .. } => crate::approval::code::ALREADY_APPROVED,
+            Self::Decided { .. } => crate::approval::code::ALREADY_REJECTED,
             Self::Limit { .. } => "limit_reached",
         }
     }
@@ -111,9 +125,9 @@ impl PlaneError {
                 code: "admission_busy",
                 ..
             } => 429,
-            Self::Refused(_) | Self::Busy { .. } | Self::Conflict { .. } => 409,
+            Self::Refused(_) | Self::Busy { .. } | Self::Conflict { .. } | Self::Decided { .. } => 409,
             Self::Store(_) | Self::Lock(_) => 503,
-            Self::Invalid(_) => 400,
+            Self::Invalid(_) => 422,
             Self::NotFound { .. } => 404,
             Self::Limit { .. } => 429,
         }

@@ -36,8 +36,6 @@
 
 pub mod approval;
 mod error;
-#[cfg(feature = "http")]
-pub mod http;
 pub mod job;
 mod ledger;
 pub mod loops;

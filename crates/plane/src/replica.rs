@@ -87,16 +87,22 @@ impl Replica {
     /// The orderly end: no new work; what is under way may finish for `bound`; the rest is fenced, its locks are given
     /// back, and another replica takes it over at its next poll.
     pub async fn stop(self, bound: Duration) -> Stopped {
+        let drained = self.drain(bound).await;
+        let locks = self.plane.locks().shutdown(Duration::from_secs(2)).await;
+        Stopped { drained, locks }
+    }
+
+    /// The first half of [`stop`](Self::stop), for whoever shares its locks and shuts them down later: no new work; what
+    /// is under way may finish for `bound`. True if all of it did.
+    pub async fn drain(&self, bound: Duration) -> bool {
         self.stop.cancel();
         self.readers.close();
         self.readers.wait().await;
         self.turns.close();
         let clock = self.plane.locks().clock();
-        let drained = until(&**clock, clock.now() + bound, self.turns.wait())
+        until(&**clock, clock.now() + bound, self.turns.wait())
             .await
-            .is_some();
-        let locks = self.plane.locks().shutdown(Duration::from_secs(2)).await;
-        Stopped { drained, locks }
+            .is_some()
     }
 
     /// Reads one queue's mail: as much as there are free slots, each delivery in a task of its own.

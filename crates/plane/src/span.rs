@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A duration that reads and writes as `10s`, `1m30s`, `25ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(value_type = String))]
 pub struct Span(pub Duration);
 
 impl Serialize for Span {

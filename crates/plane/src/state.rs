@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Where a job is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum JobState {
     /// Submitted; a scheduler has not taken it yet.
     #[default]

@@ -18,6 +18,7 @@ use crate::auth::{Limits, Principal, Tokens};
 use crate::config::Config;
 use crate::holds::Holds;
 use crate::ledger::Ledger;
+use crate::plane::Served;
 use crate::problem::Refusal;
 use crate::record::{Kept, Recorder};
 use crate::waiters::Waiters;
@@ -41,6 +42,8 @@ pub(crate) struct App {
     pub(crate) holds: Holds,
     pub(crate) audit: Audit,
     pub(crate) ledger: Arc<Ledger>,
+    /// The control plane, if it is served.
+    pub(crate) plane: Option<Served>,
     /// How many requests may wait at once.
     waiting: Arc<Semaphore>,
     /// Fires when the daemon begins to stop: those who wait are told.
@@ -56,6 +59,7 @@ impl App {
             recorder,
             audit,
             ledger,
+            plane,
         } = desk;
         Self {
             kept: Kept::new(Arc::clone(&recorder)),
@@ -63,6 +67,7 @@ impl App {
             recorder,
             audit,
             ledger,
+            plane,
             clock: SharedClock::clone(locks.clock()),
             random: OsRandom::shared(),
             limits: Limits::new(config.asking, config.keeping),
@@ -170,6 +175,7 @@ pub(crate) struct Desk {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) audit: Audit,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) plane: Option<Served>,
 }
 
 /// The daemon's secret.

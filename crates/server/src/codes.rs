@@ -88,7 +88,7 @@ pub const CODES: &[Code] = &[
     code(
         "invalid",
         422,
-        "A field cannot be used: `field` names it, the text says what is allowed (400 from the control plane)",
+        "A field cannot be used: `field` names it, the text says what is allowed",
     ),
     code("limit_reached", 429, "As much as is allowed is waiting already"),
     code(
@@ -187,7 +187,7 @@ pub const CODES: &[Code] = &[
     code(
         "unsupported_media_type",
         415,
-        "The body must be `application/json`",
+        "The body must be `application/json`, a workflow `application/toml`",
     ),
     code("void", 410, "This token or id was given back: use a new one"),
     code(

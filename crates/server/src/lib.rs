@@ -36,6 +36,7 @@ mod openapi;
 mod page;
 mod past;
 mod peer;
+mod plane;
 mod policies;
 mod problem;
 mod record;

@@ -1,5 +1,8 @@
 //! `GET /openapi.json`: every route, made from the code that serves it.
 
+use std::sync::Arc;
+
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -7,6 +10,8 @@ use leasehold_http::wire::Problem;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
+
+use crate::app::App;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -53,10 +58,10 @@ impl Modify for Everywhere {
         let components = api.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
         for (path, item) in &mut api.paths.paths {
-            let body = [&item.post]
+            let body = [&item.post, &item.put]
                 .into_iter()
                 .flatten()
-                .any(|post| post.request_body.is_some());
+                .any(|operation| operation.request_body.is_some());
             let open = matches!(path.as_str(), "/healthz" | "/readyz");
             let mut statuses = vec![
                 ("400", "The request makes no sense"),
@@ -77,7 +82,7 @@ impl Modify for Everywhere {
             if body {
                 statuses.push(("415", "The body is not JSON"));
             }
-            for operation in [&mut item.get, &mut item.post, &mut item.delete]
+            for operation in [&mut item.get, &mut item.post, &mut item.put, &mut item.delete]
                 .into_iter()
                 .flatten()
             {
@@ -99,16 +104,26 @@ impl Modify for Everywhere {
     }
 }
 
-/// The document, as it is served and committed.
+/// The document of a daemon that serves everything, as it is committed.
 #[must_use]
 pub fn document() -> String {
-    let mut text = Api::openapi().to_pretty_json().unwrap_or_default();
+    written(true)
+}
+
+/// The document of a daemon with or without the control plane.
+fn written(plane: bool) -> String {
+    let mut api = Api::openapi();
+    if plane {
+        api.merge(crate::plane::Api::openapi());
+        Everywhere.modify(&mut api);
+    }
+    let mut text = api.to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
 }
 
 /// The document.
-pub(crate) async fn serve() -> Response {
+pub(crate) async fn serve(State(app): State<Arc<App>>) -> Response {
     let kind = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    ([kind], document()).into_response()
+    ([kind], written(app.plane.is_some())).into_response()
 }

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::auth::gate::{self, Gate};
 use crate::auth::{Role, Rule, Rules, Space};
 use crate::problem::Refusal;
-use crate::{events, health, holds, locks, metrics, openapi, page, past, policies};
+use crate::{events, health, holds, locks, metrics, openapi, page, past, plane, policies};
 
 /// A router of another crate, with the rules of its routes. See [`auth::rule`](crate::auth::Rule).
 #[derive(Debug, Default)]
@@ -39,13 +39,13 @@ impl Mount {
 }
 
 /// Routes and rules, growing together.
-struct Routes {
+pub(crate) struct Routes {
     router: Router<Arc<App>>,
     rules: Rules,
 }
 
 impl Routes {
-    fn get<H, T>(self, path: &str, rule: Rule, handler: H) -> Self
+    pub(crate) fn get<H, T>(self, path: &str, rule: Rule, handler: H) -> Self
     where
         H: Handler<T, Arc<App>>,
         T: 'static,
@@ -53,12 +53,20 @@ impl Routes {
         self.add(&Method::GET, MethodFilter::GET, path, rule, handler)
     }
 
-    fn post<H, T>(self, path: &str, rule: Rule, handler: H) -> Self
+    pub(crate) fn post<H, T>(self, path: &str, rule: Rule, handler: H) -> Self
     where
         H: Handler<T, Arc<App>>,
         T: 'static,
     {
         self.add(&Method::POST, MethodFilter::POST, path, rule, handler)
+    }
+
+    pub(crate) fn put<H, T>(self, path: &str, rule: Rule, handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        self.add(&Method::PUT, MethodFilter::PUT, path, rule, handler)
     }
 
     fn delete<H, T>(self, path: &str, rule: Rule, handler: H) -> Self
@@ -138,6 +146,9 @@ pub(crate) fn router(app: &Arc<App>, mounts: Vec<Mount>) -> (Router, Arc<Rules>)
     .get("/v1/policy-history", own(), policies::history)
     .get("/metrics", Rule::new(Role::Read, Space::Whole), metrics::metrics)
     .get("/openapi.json", Rule::open(), openapi::serve);
+    if app.plane.is_some() {
+        routes = plane::routes(routes);
+    }
     let mut router = routes.router.with_state(Arc::clone(app));
     for mount in mounts {
         router = router.merge(mount.router);

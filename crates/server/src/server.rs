@@ -11,6 +11,8 @@ use leasehold::event::Observer;
 use leasehold::leasehold_core::Builder;
 use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::store::SharedStore;
+use leasehold_plane::Plane;
+use leasehold_plane::scheduler::Scheduler;
 use tokio::net::TcpListener;
 
 use crate::app::{App, Desk, Key};
@@ -20,6 +22,7 @@ use crate::config::Config;
 use crate::connection::Connections;
 use crate::holds;
 use crate::ledger::Ledger;
+use crate::plane::Served;
 use crate::record::{Feed, History, Recorder};
 use crate::routes::{Mount, router};
 use crate::tls;
@@ -57,6 +60,12 @@ impl Opened {
     #[must_use]
     pub fn locks(&self) -> &Locks {
         &self.locks
+    }
+
+    /// Serves this control plane too.
+    pub fn with_plane(mut self, plane: Plane, scheduler: Scheduler) -> Self {
+        self.desk.plane = Some(Served { plane, scheduler });
+        self
     }
 
     /// Takes up what the last life held, and binds.
@@ -159,6 +168,7 @@ impl Server {
             recorder,
             audit,
             ledger,
+            plane: None,
         };
         Ok(Opened { config, locks, desk })
     }

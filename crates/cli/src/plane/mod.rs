@@ -12,13 +12,10 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use leasehold::{Locks, StoreUrl};
-use leasehold_plane::http::{Need, ROUTES};
 use leasehold_plane::note::Observer;
 use leasehold_plane::scheduler::Scheduler;
 use leasehold_plane::work::{Works, exec::Exec};
 use leasehold_plane::{Plane, PlaneError, Replica, Settings};
-use leasehold_server::Mount;
-use leasehold_server::auth::{Role, Rule, Space};
 use serde_json::Value;
 
 use crate::args::Place;
@@ -77,6 +74,7 @@ impl PlaneStoreArg {
                 Ok(answer) => Ok(Some(answer)),
                 Err(
                     error @ (PlaneError::Conflict { .. }
+                    | PlaneError::Decided { .. }
                     | PlaneError::NotFound { .. }
                     | PlaneError::Busy { .. }),
                 ) => {
@@ -122,12 +120,12 @@ fn locks(place: &Place, url: &StoreUrl, holder: Option<leasehold::Holder>) -> an
     Ok(builder.build()?)
 }
 
-/// The plane's routes for a daemon on these locks, each with its rule; with one replica, if that is wanted.
-pub(crate) fn mount(
+/// What a daemon needs to serve the plane on these locks; with one replica, if that is wanted.
+pub(crate) fn within(
     url: &StoreUrl,
     locks: &Locks,
     replica: bool,
-) -> anyhow::Result<(Mount, Option<Replica>)> {
+) -> anyhow::Result<(Plane, Scheduler, Option<Replica>)> {
     let store = leasehold_plane::open_store(url)?;
     let plane = Plane::new(locks.clone(), store, Settings::default())?;
     let works = Works::default().exec(Some(Exec::warden("/proc/self/exe")));
@@ -136,17 +134,7 @@ pub(crate) fn mount(
         Some(replica) => replica.scheduler().clone(),
         None => Scheduler::new(plane.ledger().clone(), works),
     };
-    let mut mount = Mount::new(leasehold_plane::http::router(plane, scheduler));
-    for (method, path, namespace, need) in ROUTES {
-        let role = match need {
-            Need::Read => Role::Read,
-            Need::Act => Role::Hold,
-            Need::Admin => Role::Admin,
-        };
-        let method = method.parse().context("a route's method")?;
-        mount = mount.rule(method, path, Rule::new(role, Space::Fixed(namespace)));
-    }
-    Ok((mount, replica))
+    Ok((plane, scheduler, replica))
 }
 
 /// One JSON document, or several, one a line.

@@ -71,12 +71,15 @@ impl Setting {
             let run = server.run(async move {
                 first.any().await;
                 say("stopping; a second signal ends it at once");
+                // Before the daemon's own end: the replica works under the daemon's locks, and its workers report here.
+                if let Some(replica) = replica
+                    && !replica.drain(DRAIN).await
+                {
+                    say("not everything was done in time: the next replica takes it over");
+                }
             });
             let run = async {
                 run.await;
-                if let Some(replica) = replica {
-                    replica.stop(DRAIN).await;
-                }
                 trace.finish().await;
             };
             tokio::select! {
@@ -107,8 +110,10 @@ impl Setting {
         let Some(within) = self.plane else {
             return Ok((opened.bind(Vec::new()).await?, None));
         };
-        let (mount, replica) = crate::plane::mount(&self.url, opened.locks(), within == Within::Replica)?;
-        Ok((opened.bind(vec![mount]).await?, replica))
+        let (plane, scheduler, replica) =
+            crate::plane::within(&self.url, opened.locks(), within == Within::Replica)?;
+        let opened = opened.with_plane(plane, scheduler);
+        Ok((opened.bind(Vec::new()).await?, replica))
     }
 }
 

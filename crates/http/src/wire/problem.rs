@@ -20,6 +20,9 @@ pub struct Problem {
     /// The field that cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// Who decided it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,

@@ -19,6 +19,7 @@ use crate::store::Doc;
 
 /// One job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Its id.
     #[serde(skip)]
@@ -63,15 +64,18 @@ pub struct Job {
 
 /// Who works on a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Owner {
     /// The replica, or the pull worker.
     pub who: String,
     /// The fence it began under; none if its hold was local only.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub fence: Option<Fence>,
 }
 
 /// What a person has decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Decision {
     /// It may run.
     pub approved: bool,
@@ -85,6 +89,7 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Outcome {
     /// Well, with this result.
     Done(Value),
@@ -94,6 +99,7 @@ pub enum Outcome {
 
 /// Why a job was given up: its dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Dead {
     /// The reason.
     pub reason: String,
@@ -105,6 +111,7 @@ pub struct Dead {
 
 /// The step of a run that a job is the work of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Parent {
     /// The run.
     pub run: String,

@@ -18,6 +18,7 @@ const ATTEMPTS: std::ops::RangeInclusive<u32> = 1..=100;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Work {
     /// A command with its arguments, without a shell. It runs under the job's lease and dies with it.
     Exec(Vec<String>),
@@ -40,6 +41,7 @@ impl Work {
 /// A job to be submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobSpec {
     /// Its id; made up if not given. Give one, or a `key`, and a repeated submit is harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,15 +71,19 @@ pub struct JobSpec {
     pub requires_approval: bool,
     /// How long it may take from its submission to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub deadline: Option<Span>,
     /// How long one attempt may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub timeout: Option<Span>,
     /// How often it may fail before it is given up.
     #[serde(default = "default_attempts")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 100))]
     pub attempts: u32,
     /// The pause before the second attempt; it doubles with each further one, always jittered.
     #[serde(default = "default_backoff")]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub backoff: Span,
     /// Another submit with the same key is the same job.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,6 +12,7 @@ use crate::span::Span;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum StepWork {
     /// Runs a command.
     Exec(Vec<String>),
@@ -27,6 +28,7 @@ pub enum StepWork {
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Step {
     /// Unique in the workflow.
     pub id: String,
@@ -43,13 +45,16 @@ pub struct Step {
     /// How often its job may fail.
     pub attempts: Option<u32>,
     /// The pause before the second attempt.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub backoff: Option<Span>,
     /// How long one attempt may take.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub timeout: Option<Span>,
 }
 
 /// A workflow. Its order of steps is the file's; what matters is what each needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Workflow {
     /// Its name.
     pub name: String,

@@ -14,6 +14,7 @@ use crate::store::Doc;
 /// Where a run is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum RunState {
     /// Started; no engine has taken it yet.
     #[default]
@@ -84,6 +85,7 @@ impl FromStr for RunState {
 /// Where a step is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum StepStatus {
     /// What it needs is not done yet.
     #[default]
@@ -112,6 +114,7 @@ impl StepStatus {
 
 /// What happened to a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StepRun {
     /// Where it is.
     pub status: StepStatus,
@@ -127,6 +130,7 @@ pub struct StepRun {
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Run {
     /// Its id.
     #[serde(skip)]

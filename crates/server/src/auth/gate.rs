@@ -111,7 +111,8 @@ impl Gate {
                     .retry_after(wait)
                 })?;
         }
-        let body = self.read(body).await?;
+        let own = rule.and_then(|rule| rule.body).unwrap_or(0);
+        let body = self.read(body, own).await?;
         if let Some(rule) = rule {
             self.authorize(&mut parts, &body, rule, &who).await?;
         }
@@ -171,8 +172,8 @@ impl Gate {
             })
     }
 
-    async fn read(&self, body: Body) -> Result<Vec<u8>, Refusal> {
-        let (app, limit) = (&self.app, self.app.config.body_limit);
+    async fn read(&self, body: Body, own: usize) -> Result<Vec<u8>, Refusal> {
+        let (app, limit) = (&self.app, self.app.config.body_limit.max(own));
         let reading = Limited::new(body, limit).collect();
         match until(&*app.clock, app.clock.now() + app.config.body_timeout, reading).await {
             Some(Ok(body)) => Ok(body.to_bytes().into()),

@@ -149,6 +149,8 @@ pub struct Rule {
     pub budget: Budget,
     /// Someone without the right is told that there is nothing, not that it is forbidden.
     pub hidden: bool,
+    /// The longest body, if it may be longer than the daemon's own limit.
+    pub body: Option<usize>,
 }
 
 impl Rule {
@@ -160,6 +162,7 @@ impl Rule {
             space,
             budget: Budget::Asking,
             hidden: false,
+            body: None,
         }
     }
 
@@ -171,6 +174,7 @@ impl Rule {
             space: Space::Whole,
             budget: Budget::Asking,
             hidden: false,
+            body: None,
         }
     }
 
@@ -178,6 +182,13 @@ impl Rule {
     #[must_use]
     pub fn keeping(mut self) -> Self {
         self.budget = Budget::Keeping;
+        self
+    }
+
+    /// A body may be as long as this.
+    #[must_use]
+    pub fn body(mut self, longest: usize) -> Self {
+        self.body = Some(longest);
         self
     }
 

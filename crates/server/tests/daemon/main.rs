@@ -15,6 +15,8 @@ mod locks;
 mod matrix;
 mod mounts;
 mod openapi;
+mod plane;
+mod plane_roles;
 mod policies;
 mod restart;
 mod stage;

@@ -5,11 +5,19 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::stage::Daemon;
+use crate::stage::{Daemon, Plan};
 
 #[tokio::test]
 async fn every_route_is_in_the_document() {
-    let daemon = Daemon::start().await;
+    same_routes(&Daemon::start().await).await;
+}
+
+#[tokio::test]
+async fn every_route_of_the_control_plane_is_in_the_document_if_it_is_served() {
+    same_routes(&Plan::with_plane().start().await).await;
+}
+
+async fn same_routes(daemon: &Daemon) {
     let document: Value = daemon.get("/openapi.json").await.ok();
     let mut told = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -26,10 +34,30 @@ async fn every_route_is_in_the_document() {
     assert_eq!(told, served);
 }
 
-#[test]
-fn the_committed_document_is_the_served_one() {
+/// What the document says about roles is what the gate demands.
+#[tokio::test]
+async fn the_roles_in_the_document_are_those_of_the_gate() {
+    let daemon = Plan::with_plane().start().await;
+    let document: Value = daemon.get("/openapi.json").await.ok();
+    let mut said = 0;
+    for (method, path, role) in &daemon.rules {
+        let operation = &document["paths"][path][method.to_lowercase()];
+        if let Some(told) = operation.get("x-role") {
+            assert_eq!(told.as_str(), role.as_deref(), "{method} {path}");
+            said += 1;
+        }
+    }
+    assert!(
+        said >= 22,
+        "the control plane's routes say what they demand: {said}"
+    );
+}
+
+#[tokio::test]
+async fn the_committed_document_is_the_served_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
-    let served = leasehold_server::openapi_document();
+    let served = Plan::with_plane().start().await.get("/openapi.json").await.text;
+    assert_eq!(served, leasehold_server::openapi_document());
     if std::env::var_os("LEASEHOLD_BLESS").is_some() {
         std::fs::write(&path, &served).unwrap();
     }

@@ -10,6 +10,9 @@ use leasehold::clock::{BootClock, ClockExt, until};
 use leasehold::leasehold_core::memory::MemoryStore;
 use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::store::SharedStore;
+use leasehold_plane::store::memory::MemoryPlane;
+use leasehold_plane::work::Works;
+use leasehold_plane::{Plane, Replica, Settings};
 use leasehold_server::auth::NewToken;
 use leasehold_server::{Config, Mount, Server};
 use serde_json::Value;
@@ -35,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) store: SharedStore,
     pub(crate) folder: Arc<tempfile::TempDir>,
     pub(crate) mounts: Vec<Mount>,
+    /// Serve the control plane too, with a replica whose loops tick so often.
+    pub(crate) plane: Option<Settings>,
 }
 
 impl Plan {
@@ -49,6 +54,7 @@ impl Plan {
             store: Arc::new(MemoryStore::new(BootClock::shared())),
             folder,
             mounts: Vec::new(),
+            plane: None,
         }
     }
 
@@ -69,14 +75,25 @@ impl Plan {
         tokens
     }
 
+    /// On memory, with the control plane.
+    pub(crate) fn with_plane() -> Self {
+        let mut plan = Self::new();
+        plan.plane = Some(Settings::default());
+        plan
+    }
+
     pub(crate) async fn start(self) -> Daemon {
-        let server = Server::bind(
-            self.config,
-            Arc::clone(&self.store),
-            |locks| locks.without_log(),
-            self.mounts,
-        );
-        let server = server.await.unwrap();
+        let opened = Server::open(self.config, Arc::clone(&self.store), |locks| locks.without_log());
+        let mut opened = opened.await.unwrap();
+        let mut replica = None;
+        if let Some(settings) = self.plane {
+            let kept = Arc::new(MemoryPlane::new(BootClock::shared()));
+            let plane = Plane::new(opened.locks().clone(), kept, settings).unwrap();
+            let started = Replica::start(plane.clone(), Works::default());
+            opened = opened.with_plane(plane, started.scheduler().clone());
+            replica = Some(started);
+        }
+        let server = opened.bind(self.mounts).await.unwrap();
         let (address, stop) = (server.address(), CancellationToken::new());
         let rules = server
             .rules()
@@ -94,7 +111,10 @@ impl Plan {
             address,
             rules,
             stop,
-            running: Some(tokio::spawn(server.run(stopped))),
+            running: Some(tokio::spawn(async move {
+                server.run(stopped).await;
+                drop(replica);
+            })),
             folder: self.folder,
             store: self.store,
         }

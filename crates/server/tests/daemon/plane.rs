@@ -1,0 +1,323 @@
+//! The control plane's routes, as a client sees them: real sockets, status codes and headers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use leasehold::clock::BootClock;
+use leasehold::leasehold_core::adapter::Chaos;
+use leasehold::leasehold_core::memory::MemoryStore;
+use leasehold::{Holder, Locks};
+use serde_json::{Value, json};
+
+use crate::stage::{Daemon, Plan, Reply, eventually};
+
+async fn served() -> Daemon {
+    Plan::with_plane().start().await
+}
+
+impl Daemon {
+    async fn becomes(&self, path: &str, wanted: &str) -> Value {
+        let mut last = Value::Null;
+        eventually(&format!("{path} to be {wanted}"), async || {
+            last = self.get(path).await.json();
+            last["state"] == wanted
+        })
+        .await;
+        last
+    }
+
+    async fn apply(&self, text: &str) -> Reply {
+        self.raw(&format!(
+            "PUT /v1/workflows HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/toml\r\ncontent-length: {}\r\n\r\n{text}",
+            self.address,
+            text.len()
+        ))
+        .await
+    }
+}
+
+#[tokio::test]
+async fn ten_clients_approve_at_once_and_one_decides() {
+    let daemon = Arc::new(served().await);
+    let job = json!({"id": "j", "work": "pull", "topic": "t", "requires_approval": true});
+    assert_eq!(daemon.post("/v1/jobs", job).await.status, 201);
+    let asking: Vec<_> = (0..10)
+        .map(|number| {
+            let (daemon, body) = (
+                Arc::clone(&daemon),
+                json!({"by": format!("person-{number}"), "reason": "looked at it"}),
+            );
+            tokio::spawn(async move { daemon.post("/v1/approvals/j/approve", body).await })
+        })
+        .collect();
+    let (mut winner, mut others) = (None, BTreeMap::new());
+    for answer in asking {
+        let reply = answer.await.unwrap();
+        if reply.status == 200 {
+            let by = reply.json()["decision"]["by"].clone();
+            assert!(winner.replace(by).is_none(), "two decided");
+        } else {
+            assert_eq!(reply.status, 409, "{reply:?}");
+            *others.entry(reply.json()["by"].to_string()).or_insert(0) += 1;
+            assert_eq!(reply.code(), "already_approved");
+        }
+    }
+    let winner = winner.unwrap().to_string();
+    assert_eq!(others, BTreeMap::from([(winner, 9)]), "each is told who decided");
+}
+
+#[tokio::test]
+async fn busy_and_down_say_when_to_come_again() {
+    let mut plan = Plan::with_plane();
+    let memory = MemoryStore::new(BootClock::shared());
+    let chaos = Chaos::new(Arc::new(memory.clone()), BootClock::shared());
+    plan.store = chaos.store();
+    let daemon = plan.start().await;
+    let job = json!({"id": "j", "work": "pull", "requires_approval": true});
+    daemon.post("/v1/jobs", job).await.ok();
+    let other = Locks::builder(Arc::new(memory))
+        .holder(Holder::new("b").unwrap())
+        .without_log()
+        .build()
+        .unwrap();
+    let held = other.class("scheduler").acquire("job:j").await.unwrap();
+    let yes = json!({"by": "ann", "reason": "fine"});
+    let reply = daemon.post("/v1/approvals/j/approve", yes.clone()).await;
+    assert_eq!(
+        (reply.status, reply.code().as_str()),
+        (409, "approval_retryable_lock")
+    );
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    assert_eq!(reply.json()["holder"], "b");
+    drop(held);
+    chaos.all().down(true);
+    let reply = daemon.post("/v1/approvals/j/approve", yes).await;
+    assert_eq!((reply.status, reply.code().as_str()), (503, "lock_unavailable"));
+    assert!(reply.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn a_worker_in_any_language() {
+    let daemon = served().await;
+    let job = json!({"id": "j", "work": "pull", "topic": "render", "payload": {"scene": 7}});
+    assert_eq!(daemon.post("/v1/jobs", job.clone()).await.status, 201);
+    assert_eq!(daemon.post("/v1/jobs", job).await.status, 200, "the same again");
+    let none = daemon
+        .post("/v1/topics/other/claim", json!({"worker": "w1"}))
+        .await
+        .ok();
+    assert_eq!(none["claim"], Value::Null);
+    daemon.becomes("/v1/jobs/j", "DISPATCHED").await;
+    let claimed = daemon
+        .post("/v1/topics/render/claim", json!({"worker": "w1"}))
+        .await
+        .ok();
+    assert_eq!(claimed["job"]["spec"]["payload"]["scene"], 7);
+    assert!(
+        claimed["claim"]["fence"].is_string(),
+        "fences are strings in JSON"
+    );
+    let shown = json!({"attempt": claimed["claim"]["attempt"], "fence": claimed["claim"]["fence"]});
+    daemon.post("/v1/jobs/j/heartbeat", shown.clone()).await.ok();
+    for (field, wrong) in [("attempt", json!(9)), ("fence", json!("999"))] {
+        let mut stale = shown.clone();
+        stale[field] = wrong;
+        let reply = daemon.post("/v1/jobs/j/heartbeat", stale).await;
+        assert_eq!((reply.status, reply.code().as_str()), (409, "stale_claim"));
+    }
+    let mut done = shown;
+    done["done"] = json!({"frames": 24});
+    assert_eq!(
+        daemon.post("/v1/jobs/j/result", done.clone()).await.ok()["state"],
+        "SUCCEEDED"
+    );
+    assert_eq!(
+        daemon.post("/v1/jobs/j/result", done).await.ok()["repeated"],
+        true
+    );
+    let history = daemon.get("/v1/jobs/j/history").await.ok();
+    let ends: Vec<_> = history["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["to"] == "SUCCEEDED")
+        .collect();
+    assert_eq!(ends.len(), 1, "{history}");
+    assert!(
+        ends[0]["fence"].is_string() && ends[0]["by"].is_string(),
+        "{history}"
+    );
+    let list = daemon
+        .get("/v1/jobs?state=succeeded,failed&topic=render")
+        .await
+        .ok();
+    assert_eq!(list["jobs"][0]["id"], "j");
+}
+
+#[tokio::test]
+async fn commands_are_not_for_everybody_and_bad_input_is_named() {
+    let daemon = served().await;
+    let exec = json!({"id": "x", "work": {"exec": ["true"]}});
+    let reply = daemon.post("/v1/jobs", exec.clone()).await;
+    assert_eq!(
+        (reply.status, reply.code().as_str()),
+        (403, "commands_need_admin")
+    );
+    assert_eq!(
+        daemon.get("/v1/jobs/x").await.status,
+        404,
+        "nothing was submitted"
+    );
+    assert_eq!(daemon.post("/v1/jobs/commands", exec).await.status, 201);
+    daemon.becomes("/v1/jobs/x", "SUCCEEDED").await;
+    for (path, body, field, said) in [
+        (
+            "/v1/jobs",
+            json!({"work": "pull", "topics": "x"}),
+            "body",
+            "topic",
+        ),
+        (
+            "/v1/jobs",
+            json!({"work": "pull", "class": "nope"}),
+            "class",
+            "nope",
+        ),
+        (
+            "/v1/jobs",
+            json!({"work": "pull", "attempts": 0}),
+            "attempts",
+            "1 to 100",
+        ),
+        (
+            "/v1/jobs",
+            json!({"work": "pull", "id": "a b"}),
+            "id",
+            "must not contain",
+        ),
+        (
+            "/v1/jobs/commands",
+            json!({"work": {"exec": []}}),
+            "work.exec",
+            "command",
+        ),
+        ("/v1/runs", json!({}), "body", "workflow"),
+        ("/v1/jobs/x/cancel", json!({"reason": ""}), "reason", "1 to 512"),
+        ("/v1/approvals/x/approve", json!({"reason": "r"}), "by", "who"),
+        (
+            "/v1/jobs/x/result",
+            json!({"attempt": 1, "done": 1, "failed": "x"}),
+            "done",
+            "one or the other",
+        ),
+    ] {
+        let reply = daemon.post(path, body).await;
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (422, "invalid"),
+            "{path} {reply:?}"
+        );
+        let problem = reply.json();
+        assert_eq!(problem["field"], field, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(said), "{problem}");
+    }
+    let span = daemon
+        .post("/v1/jobs", json!({"work": "pull", "deadline": "5"}))
+        .await;
+    assert_eq!((span.status, &span.json()["field"]), (422, &json!("deadline")));
+    assert_eq!(daemon.get("/v1/jobs/nobody").await.code(), "not_found");
+    assert_eq!(daemon.get("/v1/jobs?limit=0").await.json()["field"], "limit");
+    assert_eq!(daemon.get("/v1/jobs?state=WELL").await.json()["field"], "state");
+    assert_eq!(daemon.get("/v1/jobs?states=RUNNING").await.status, 422);
+    let broken = daemon
+        .apply("name = \"w\"\n[[step]]\nid = \"a\"\nneeds = [\"b\"]\ndelay = \"1s\"\n")
+        .await;
+    assert_eq!((broken.status, broken.code().as_str()), (422, "invalid"));
+    assert!(broken.text.contains("body:4"), "with its line: {}", broken.text);
+    // As much as a job's payload may be, and no more.
+    let long = |bytes: usize| json!({"work": "pull", "payload": "x".repeat(bytes)});
+    assert_eq!(daemon.post("/v1/jobs", long(200 * 1024)).await.status, 201);
+    assert_eq!(
+        daemon.post("/v1/jobs", long(260 * 1024)).await.json()["field"],
+        "payload"
+    );
+    assert_eq!(
+        daemon.post("/v1/jobs", long(300 * 1024)).await.code(),
+        "too_large"
+    );
+    assert_eq!(
+        daemon
+            .post("/v1/topics/t/claim", json!({"worker": "w".repeat(20_000)}))
+            .await
+            .code(),
+        "too_large"
+    );
+}
+
+#[tokio::test]
+async fn runs_are_started_watched_decided_cancelled_and_run_again() {
+    let daemon = served().await;
+    let text = "name = \"w\"\n[[step]]\nid = \"ask\"\napproval = \"well?\"\n[[step]]\nid = \"after\"\nneeds = [\"ask\"]\ndelay = \"1ms\"\n";
+    assert_eq!(daemon.apply(text).await.ok()["version"], 1);
+    assert_eq!(daemon.apply(text).await.ok()["version"], 1, "nothing was changed");
+    assert_eq!(daemon.get("/v1/workflows/w").await.ok()["steps"][0]["id"], "ask");
+    let start = json!({"workflow": "w", "id": "r"});
+    assert_eq!(daemon.post("/v1/runs", start.clone()).await.status, 201);
+    assert_eq!(daemon.post("/v1/runs", start).await.status, 200);
+    eventually("the question", async || {
+        daemon.get("/v1/approvals").await.ok()["approvals"][0]["id"] == "r.ask.1"
+    })
+    .await;
+    let early = daemon.post("/v1/runs/r/rerun", json!({"from": "ask"})).await;
+    assert_eq!(early.code(), "still_running");
+    // Whoever watches is answered when something happens, without asking again.
+    let seen = daemon.get("/v1/runs/r").await.ok()["version"].as_u64().unwrap();
+    let watching = format!("/v1/runs/r?after={seen}&wait_ms=60000");
+    let (changed, approved) = tokio::join!(
+        daemon.get(&watching),
+        daemon.post(
+            "/v1/approvals/r.ask.1/approve",
+            json!({"by": "ann", "reason": "well"})
+        )
+    );
+    assert_eq!(approved.status, 200, "{approved:?}");
+    assert!(changed.ok()["version"].as_u64().unwrap() > seen);
+    daemon.becomes("/v1/runs/r", "SUCCEEDED").await;
+    assert_eq!(
+        daemon
+            .post("/v1/runs/r/cancel", json!({"reason": "late"}))
+            .await
+            .code(),
+        "terminal"
+    );
+    let again = daemon.post("/v1/runs/r/rerun", json!({"from": "nowhere"})).await;
+    assert_eq!(again.code(), "no_such_step");
+    assert_eq!(
+        daemon
+            .post("/v1/runs/r/rerun", json!({"from": "ask"}))
+            .await
+            .status,
+        202
+    );
+    daemon.becomes("/v1/runs/r", "RUNNING").await;
+    assert_eq!(
+        daemon
+            .post("/v1/runs/r/cancel", json!({"reason": "enough"}))
+            .await
+            .status,
+        202
+    );
+    daemon.becomes("/v1/runs/r", "CANCELLED").await;
+    let list = daemon.get("/v1/runs?state=CANCELLED").await.ok();
+    assert_eq!(list["runs"][0]["id"], "r");
+    assert!(
+        daemon.get("/v1/runs/r/timeline").await.ok()["events"]
+            .as_array()
+            .unwrap()
+            .len()
+            > 4
+    );
+    // Nothing newer: the answer comes when the time is over, and is what there is.
+    let same = daemon.get("/v1/runs/r?after=999&wait_ms=1").await.ok();
+    assert_eq!(same["state"], "CANCELLED");
+}
