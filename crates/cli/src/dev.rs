@@ -3,9 +3,11 @@
 use std::io::Write;
 
 use clap::Args;
+use leasehold_plane::Settings;
 use leasehold_server::Config;
 
 use crate::args::Place;
+use crate::plane::PlaneStoreArg;
 use crate::serve::{LISTEN, Setting, Within};
 
 /// `leasehold dev`.
@@ -19,18 +21,25 @@ pub(crate) struct DevArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN, env = "LEASEHOLD_LISTEN")]
     listen: std::net::SocketAddr,
+    #[command(flatten)]
+    plane_store: PlaneStoreArg,
 }
 
 /// Serves, and says what to try next.
 pub(crate) fn main(place: &Place, args: &DevArgs) -> anyhow::Result<bool> {
     let url = place.store()?;
     let store = url.to_string();
+    let plane = Within {
+        kept: args.plane_store.kept(&url)?,
+        settings: Settings::default(),
+        replica: true,
+    };
     let mut config = Config::new(args.listen);
     config.state = Some(Place::daemon_folder()?);
     let setting = Setting {
         url,
         policies: place.policy_file()?,
-        plane: Some(Within::Replica),
+        plane: Some(plane),
         config,
     };
     setting.run(|address| {

@@ -23,6 +23,8 @@ type Labels = Vec<(&'static str, String)>;
 pub struct Prometheus {
     registry: Registry,
     numbers: HashMap<&'static str, (Option<&'static str>, Numbers)>,
+    /// Those of others, with labels of their own.
+    more: HashMap<&'static str, Numbers>,
     namespaces: Namespaces,
     local: LocalOnly,
 }
@@ -51,32 +53,13 @@ impl Prometheus {
         let mut registry = Registry::with_prefix_and_labels("leasehold", std::iter::once(label));
         let mut numbers = HashMap::new();
         for metric in METRICS {
-            let (name, help) = (metric.name, metric.help);
-            let own = match metric.kind {
-                Kind::Counter => {
-                    let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
-                    // The format itself adds `_total` to counters.
-                    registry.register(name.trim_end_matches("_total"), help, family.clone());
-                    Numbers::Counter(family)
-                }
-                Kind::Gauge => {
-                    let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-                    registry.register(name, help, family.clone());
-                    Numbers::Gauge(family)
-                }
-                _ => {
-                    let family = Family::<Labels, Histogram, Buckets>::new_with_constructor(Buckets(
-                        buckets::of(name),
-                    ));
-                    registry.register(name, help, family.clone());
-                    Numbers::Histogram(family)
-                }
-            };
-            numbers.insert(name, (metric.label, own));
+            let own = register(&mut registry, metric.name, metric.kind, metric.help);
+            numbers.insert(metric.name, (metric.label, own));
         }
         Self {
             registry,
             numbers,
+            more: HashMap::new(),
             namespaces: Namespaces::default(),
             local: LocalOnly::default(),
         }
@@ -89,6 +72,26 @@ impl Prometheus {
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+
+    /// Exports a number of someone else's too, as `leasehold_` and its name.
+    pub fn also(&mut self, name: &'static str, kind: Kind, help: &'static str) {
+        let own = register(&mut self.registry, name, kind, help);
+        self.more.insert(name, own);
+    }
+
+    /// Moves one of those: a counter or a gauge by this much, a histogram by one value. One that is not known is left.
+    pub fn add(&self, name: &str, labels: Vec<(&'static str, String)>, by: f64) {
+        if let Some(numbers) = self.more.get(name) {
+            numbers.add(&labels, by);
+        }
+    }
+
+    /// Sets one of those that are gauges.
+    pub fn set(&self, name: &str, labels: Vec<(&'static str, String)>, to: f64) {
+        if let Some(Numbers::Gauge(family)) = self.more.get(name) {
+            family.get_or_create(&labels).set(to);
+        }
     }
 
     /// The registry, for programs that export metrics of their own beside these.
@@ -105,14 +108,42 @@ impl Prometheus {
         if let Some(own) = own {
             labels.push((own, value.to_owned()));
         }
-        match numbers {
-            Numbers::Counter(family) => {
-                family.get_or_create(&labels).inc_by(by);
+        numbers.add(&labels, by);
+    }
+}
+
+impl Numbers {
+    fn add(&self, labels: &Labels, by: f64) {
+        match self {
+            Self::Counter(family) => {
+                family.get_or_create(labels).inc_by(by);
             }
-            Numbers::Gauge(family) => {
-                family.get_or_create(&labels).inc_by(by);
+            Self::Gauge(family) => {
+                family.get_or_create(labels).inc_by(by);
             }
-            Numbers::Histogram(family) => family.get_or_create(&labels).observe(by),
+            Self::Histogram(family) => family.get_or_create(labels).observe(by),
+        }
+    }
+}
+
+fn register(registry: &mut Registry, name: &'static str, kind: Kind, help: &'static str) -> Numbers {
+    match kind {
+        Kind::Counter => {
+            let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
+            // The format itself adds `_total` to counters.
+            registry.register(name.trim_end_matches("_total"), help, family.clone());
+            Numbers::Counter(family)
+        }
+        Kind::Gauge => {
+            let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+            registry.register(name, help, family.clone());
+            Numbers::Gauge(family)
+        }
+        _ => {
+            let family =
+                Family::<Labels, Histogram, Buckets>::new_with_constructor(Buckets(buckets::of(name)));
+            registry.register(name, help, family.clone());
+            Numbers::Histogram(family)
         }
     }
 }

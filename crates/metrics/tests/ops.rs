@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use leasehold_core::observe::{Kind, METRICS};
+use leasehold_plane::metrics::METRICS as PLANE;
 
 const ALERTS: &str = include_str!("../../../ops/prometheus/alerts.yml");
 const RECORDING: &str = include_str!("../../../ops/prometheus/recording.yml");
@@ -44,15 +45,20 @@ fn every_name_is_exported_and_every_label_exists() {
         assert!(used.len() > 5, "{file}: nothing found to check");
         for (name, labels) in used {
             let bare = name.trim_start_matches("leasehold_");
-            let metric = METRICS.iter().find(|metric| {
-                let own = bare.strip_prefix(metric.name);
-                own == Some("") || (metric.kind == Kind::Histogram && own == Some("_bucket"))
-            });
-            let metric = metric.unwrap_or_else(|| panic!("{file}: {name} is not exported"));
+            let named = |metric: &str, kind: Kind| {
+                let own = bare.strip_prefix(metric);
+                own == Some("") || (kind == Kind::Histogram && own == Some("_bucket"))
+            };
+            let of_locks = METRICS.iter().find(|metric| named(metric.name, metric.kind));
+            let of_plane = PLANE.iter().find(|metric| named(metric.name, metric.kind));
+            let labelled: Vec<_> = match (of_locks, of_plane) {
+                (Some(metric), _) => ["class", "namespace"].into_iter().chain(metric.label).collect(),
+                (_, Some(metric)) => metric.labels.to_vec(),
+                _ => panic!("{file}: {name} is not exported"),
+            };
             for pair in labels.split(',').filter(|pair| !pair.trim().is_empty()) {
                 let label = pair.split(['=', '!']).next().unwrap().trim();
-                let known = ["class", "namespace", "store", "instance", "le"].contains(&label)
-                    || metric.label == Some(label);
+                let known = ["store", "instance", "le"].contains(&label) || labelled.contains(&label);
                 assert!(known, "{file}: {name} has no label {label}");
             }
         }

@@ -152,6 +152,7 @@ impl Ledger {
                 if !change.stays {
                     self.note(&Note::Moved {
                         job: seen.id.clone(),
+                        class: seen.spec.class.clone(),
                         to,
                     });
                 }

@@ -39,6 +39,7 @@ mod error;
 pub mod job;
 mod ledger;
 pub mod loops;
+pub mod metrics;
 pub mod note;
 mod open;
 mod plane;

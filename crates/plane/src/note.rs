@@ -15,6 +15,8 @@ pub enum Note {
     Moved {
         /// Which.
         job: String,
+        /// The class its lock is taken under.
+        class: String,
         /// To what.
         to: JobState,
     },
@@ -80,8 +82,8 @@ pub enum Note {
         what: &'static str,
         /// Which.
         name: String,
-        /// Since its lease ran out, as far as could be seen.
-        took: Duration,
+        /// Since its lease ran out; none if nobody here had looked at it before.
+        took: Option<Duration>,
     },
 }
 
@@ -140,7 +142,12 @@ impl Observer for Counters {
     fn on(&self, note: &Note) {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         *totals.entry(note.metric()).or_default() += 1.0;
-        if let Note::Takeover { what, took, .. } = note {
+        if let Note::Takeover {
+            what,
+            took: Some(took),
+            ..
+        } = note
+        {
             *totals.entry(("takeover_seconds", what)).or_default() += took.as_secs_f64();
         }
     }

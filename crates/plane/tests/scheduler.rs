@@ -14,6 +14,7 @@ use bed::{Bed, LONG, handled, pulled};
 use leasehold_core::Hold;
 use leasehold_core::clock::{ClockExt, SharedClock};
 use leasehold_plane::job::Outcome;
+use leasehold_plane::store::{PlaneStore, Queue};
 use leasehold_plane::work::{Handler, Publisher, Works};
 use leasehold_plane::{Cancelled, Job, JobSpec, JobState, PlaneError, Span};
 use serde_json::{Value, json};
@@ -367,6 +368,12 @@ async fn a_dead_owner_is_followed_within_ttl_and_one_poll() {
         .await
         .unwrap();
     ledger.apply(&hold, &job, job.start(owner, None)).await.unwrap();
+    let visible = victim.plane.settings().visible;
+    for mail in victim.store.take(Queue::Jobs, 10, visible).await.unwrap() {
+        assert!(ledger.ack(&hold, &mail).await.unwrap());
+    }
+    // It has been at work for a while: what counts is how long its lease has been over.
+    bed.pass(Duration::from_secs(300)).await;
     // Dead: every further word of it is lost.
     way.all().down(true);
     let died = bed.clock.now();
@@ -377,6 +384,8 @@ async fn a_dead_owner_is_followed_within_ttl_and_one_poll() {
     assert!(took <= Duration::from_secs(60 + 1 + 1), "{took:?}");
     assert_eq!((done.attempt, done.losses, done.failures), (2, 1, 0));
     assert_eq!(other.counters.total("takeover_total", "job"), 1.0);
+    let late = other.counters.total("takeover_seconds", "job");
+    assert!(late > 0.0 && late <= 1.0, "counted from the lease's end: {late}");
     drop(replica);
 }
 

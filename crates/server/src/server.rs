@@ -62,6 +62,12 @@ impl Opened {
         &self.locks
     }
 
+    /// Counts what a control plane has to tell among the daemon's own numbers.
+    #[must_use]
+    pub fn plane_observer(&self) -> Arc<dyn leasehold_plane::note::Observer> {
+        Arc::clone(&self.desk.recorder) as _
+    }
+
     /// Serves this control plane too.
     pub fn with_plane(mut self, plane: Plane, scheduler: Scheduler) -> Self {
         self.desk.plane = Some(Served { plane, scheduler });

@@ -16,6 +16,7 @@ use leasehold_plane::note::Observer;
 use leasehold_plane::scheduler::Scheduler;
 use leasehold_plane::work::{Works, exec::Exec};
 use leasehold_plane::{Plane, PlaneError, Replica, Settings};
+use leasehold_server::Opened;
 use serde_json::Value;
 
 use crate::args::Place;
@@ -86,6 +87,14 @@ impl PlaneStoreArg {
         })
     }
 
+    /// Where the plane is kept, if the locks are there.
+    pub(crate) fn kept(&self, locks: &StoreUrl) -> anyhow::Result<StoreUrl> {
+        Ok(match self.plane_store.as_deref().filter(|url| !url.is_empty()) {
+            Some(given) => StoreUrl::parse(given)?,
+            None => locks.clone(),
+        })
+    }
+
     /// Opens the plane.
     pub(crate) async fn open(
         &self,
@@ -95,10 +104,7 @@ impl PlaneStoreArg {
         observers: Vec<Arc<dyn Observer>>,
     ) -> anyhow::Result<Plane> {
         let url = place.store()?;
-        let kept = match self.plane_store.as_deref().filter(|url| !url.is_empty()) {
-            Some(given) => StoreUrl::parse(given)?,
-            None => url.clone(),
-        };
+        let kept = self.kept(&url)?;
         let locks = locks(place, &url, holder)?;
         let store = leasehold_plane::open_store(&kept)?;
         let mut all: Vec<Arc<dyn Observer>> = vec![Arc::new(leasehold_plane::note::Log)];
@@ -123,11 +129,15 @@ fn locks(place: &Place, url: &StoreUrl, holder: Option<leasehold::Holder>) -> an
 /// What a daemon needs to serve the plane on these locks; with one replica, if that is wanted.
 pub(crate) fn within(
     url: &StoreUrl,
-    locks: &Locks,
+    settings: Settings,
+    opened: &Opened,
     replica: bool,
 ) -> anyhow::Result<(Plane, Scheduler, Option<Replica>)> {
     let store = leasehold_plane::open_store(url)?;
-    let plane = Plane::new(locks.clone(), store, Settings::default())?;
+    let observers: Vec<Arc<dyn Observer>> =
+        vec![Arc::new(leasehold_plane::note::Log), opened.plane_observer()];
+    let random = leasehold::leasehold_core::rng::OsRandom::shared();
+    let plane = Plane::with(opened.locks().clone(), store, settings, random, observers)?;
     let works = Works::default().exec(Some(Exec::warden("/proc/self/exe")));
     let replica = replica.then(|| Replica::start(plane.clone(), works.clone()));
     let scheduler = match &replica {

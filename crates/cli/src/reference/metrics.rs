@@ -1,8 +1,17 @@
 //! The numbers that are exported.
 
 use leasehold::observe::{Kind, METRICS};
+use leasehold_plane::metrics::METRICS as PLANE;
 
 use super::{opening, row};
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        _ => "histogram",
+    }
+}
 
 pub(super) fn page() -> String {
     let mut text = opening(
@@ -11,15 +20,25 @@ pub(super) fn page() -> String {
     );
     text += "| metric | kind | own label | what it says |\n|---|---|---|---|\n";
     for metric in METRICS {
-        let kind = match metric.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            _ => "histogram",
-        };
         let label = metric
             .label
             .map_or_else(String::new, |label| format!("`{label}`"));
-        text += &row(&[&format!("`leasehold_{}`", metric.name), kind, &label, metric.help]);
+        text += &row(&[
+            &format!("`leasehold_{}`", metric.name),
+            word(metric.kind),
+            &label,
+            metric.help,
+        ]);
+    }
+    text += "\nThose of the control plane have the label `store` and their own:\n\n| metric | kind | own labels | what it says |\n|---|---|---|---|\n";
+    for metric in PLANE {
+        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        text += &row(&[
+            &format!("`leasehold_{}`", metric.name),
+            word(metric.kind),
+            &labels.join(", "),
+            metric.help,
+        ]);
     }
     text + "\nAlerts and recording rules over them are in `ops/prometheus`, panels in `ops/grafana`; what to do when one fires is in \
             [the runbooks](../operations/alerts.md).\n"

@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use leasehold_server::auth::Grant;
 
+use crate::plane::PlaneStoreArg;
+
 /// `leasehold serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -26,6 +28,11 @@ pub(crate) struct ServeArgs {
     /// Serve the control plane too: jobs, runs and approvals; start replicas with `leasehold plane replica`
     #[arg(long)]
     pub(crate) plane: bool,
+    #[command(flatten)]
+    pub(crate) plane_store: PlaneStoreArg,
+    /// How many runs one organisation may have under way at once; without it, as many as it likes
+    #[arg(long, value_name = "RUNS", requires = "plane", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) admission: Option<u64>,
     /// Where the daemon keeps what must survive its restart: holds it keeps for clients, history, the audit log
     ///
     /// Without it: $XDG_STATE_HOME/leasehold/daemon, or ~/.local/state/leasehold/daemon.

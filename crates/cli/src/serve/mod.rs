@@ -11,6 +11,7 @@ use anyhow::Context;
 use leasehold::StoreUrl;
 use leasehold::leasehold_core::Builder;
 use leasehold::policy::PolicyBook;
+use leasehold_plane::Settings;
 use leasehold_server::{Config, Server, TlsFiles};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,10 +31,20 @@ const DRAIN: std::time::Duration = std::time::Duration::from_secs(10);
 pub(crate) fn main(place: &Place, args: ServeArgs) -> anyhow::Result<bool> {
     let url = place.store()?;
     let store = url.to_string();
+    let plane = args.plane.then(|| {
+        anyhow::Ok(Within {
+            kept: args.plane_store.kept(&url)?,
+            settings: Settings {
+                admission: args.admission,
+                ..Settings::default()
+            },
+            replica: false,
+        })
+    });
     let setting = Setting {
         url,
         policies: place.policy_file()?,
-        plane: args.plane.then_some(Within::Routes),
+        plane: plane.transpose()?,
         config: args.config()?,
     };
     setting.run(|address| say(&format!("serving {store} at {address}")))
@@ -48,13 +59,14 @@ pub(crate) struct Setting {
     pub(crate) config: Config,
 }
 
-/// How much of the control plane a daemon has within it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Within {
-    /// Its routes; replicas are elsewhere.
-    Routes,
-    /// Its routes and one replica.
-    Replica,
+/// The control plane that a daemon has within it.
+#[derive(Debug)]
+pub(crate) struct Within {
+    /// Where its jobs and runs are kept.
+    pub(crate) kept: StoreUrl,
+    pub(crate) settings: Settings,
+    /// One replica too; otherwise replicas are elsewhere.
+    pub(crate) replica: bool,
 }
 
 impl Setting {
@@ -111,7 +123,7 @@ impl Setting {
             return Ok((opened.bind(Vec::new()).await?, None));
         };
         let (plane, scheduler, replica) =
-            crate::plane::within(&self.url, opened.locks(), within == Within::Replica)?;
+            crate::plane::within(&within.kept, within.settings, &opened, within.replica)?;
         let opened = opened.with_plane(plane, scheduler);
         Ok((opened.bind(Vec::new()).await?, replica))
     }

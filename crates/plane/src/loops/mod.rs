@@ -156,7 +156,7 @@ impl Ticker {
                     self.ledger.note(&Note::Takeover {
                         what: "loop",
                         name: name.to_owned(),
-                        took: now().since(over_at),
+                        took: Some(now().since(over_at)),
                     });
                 }
                 Some(hold)

@@ -21,17 +21,11 @@ const MANY: usize = 500;
 const AT_ONCE: usize = 16;
 
 pub(super) async fn tick(scheduler: &Scheduler, hold: &Hold) -> Result<usize, PlaneError> {
-    let mut mended = 0;
     let ledger = &scheduler.ledger;
+    // First, because this is what has a bound.
+    let mut mended = orphans(scheduler, hold).await?;
     for job in due(ledger).await? {
         mended += usize::from(with_job(ledger, &job, |job| overdue(&job)).await?);
-        hold.check()?;
-    }
-    // Several at once: the last of a dead replica's jobs should not wait for all the others' writes.
-    for some in in_hands(scheduler).await?.chunks(AT_ONCE) {
-        for taken in join_all(some.iter().map(|job| orphan(scheduler, job))).await {
-            mended += usize::from(taken?);
-        }
         hold.check()?;
     }
     for wish in ledger.open_wishes(MANY).await? {
@@ -41,6 +35,34 @@ pub(super) async fn tick(scheduler: &Scheduler, hold: &Hold) -> Result<usize, Pl
         } else if let Some(job) = job {
             mended += usize::from(with_job(ledger, &job, |job| Some(job.cancel("called off"))).await?);
         }
+    }
+    Ok(mended)
+}
+
+/// Takes over what was a dead replica's. Several at once: the last of its jobs should not wait for all the others' writes,
+/// nor for the one that the store did not answer.
+async fn orphans(scheduler: &Scheduler, hold: &Hold) -> Result<usize, PlaneError> {
+    let mut mended = 0;
+    let jobs = in_hands(scheduler).await?;
+    scheduler.leases.keep(&jobs);
+    for some in jobs.chunks(AT_ONCE) {
+        let (mut failed, mut answered) = (None, false);
+        for taken in join_all(some.iter().map(|job| orphan(scheduler, job))).await {
+            match taken {
+                Ok(taken) => {
+                    answered = true;
+                    mended += usize::from(taken);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            // Not a single answer: the store is down, and the rest would only wait for it too.
+            Some(error) if !answered => return Err(error),
+            Some(error) => tracing::warn!(%error, "a job is looked at again at the next tick"),
+            None => {}
+        }
+        hold.check()?;
     }
     Ok(mended)
 }
@@ -118,15 +140,23 @@ async fn orphan(scheduler: &Scheduler, seen: &Job) -> Result<bool, PlaneError> {
         .await
     {
         Ok(hold) => hold,
-        Err(PlaneError::Busy { .. }) => return Ok(false),
+        Err(PlaneError::Busy { busy, .. }) => {
+            let now = ledger.locks.clock().now();
+            scheduler
+                .leases
+                .saw(&seen.id, busy.remaining.map(|left| now + left));
+            return Ok(false);
+        }
         Err(error) => return Err(error),
     };
+    let over_at = scheduler.leases.over_at(&seen.id);
     let work = async {
         let job = ledger.job(&seen.id).await?;
         if !matches!(job.state, JobState::Dispatched | JobState::Running) || job.version != seen.version {
             return Ok(false);
         }
-        scheduler.take_over(&hold, &job).await.map(|_| true)
+        let took = over_at.map(|over_at| ledger.locks.clock().now().since(over_at));
+        scheduler.take_over(&hold, &job, took).await.map(|_| true)
     };
     let out = guarded(&hold, work).await;
     hold.release().await;

@@ -5,6 +5,7 @@
 //! replica works on it (ADR 0011): whoever gets the lock of a job in hands knows that its owner is gone.
 
 mod finish;
+mod leases;
 mod pull;
 mod resource;
 mod turn;
@@ -28,6 +29,8 @@ pub struct Scheduler {
     works: Works,
     /// What this replica works on now, each with the token that calls it off.
     working: Arc<Mutex<HashMap<String, CancellationToken>>>,
+    /// What the reconciler saw of others' leases.
+    pub(crate) leases: Arc<leases::Leases>,
 }
 
 impl Scheduler {
@@ -38,6 +41,7 @@ impl Scheduler {
             ledger,
             works,
             working: Arc::default(),
+            leases: Arc::default(),
         }
     }
 

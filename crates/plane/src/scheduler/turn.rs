@@ -111,7 +111,7 @@ impl Scheduler {
         }
         if matches!(job.state, JobState::Dispatched | JobState::Running) {
             if job.spec.work.local() {
-                self.take_over(hold, job).await?;
+                self.take_over(hold, job, None).await?;
             }
             return Ok(Some(true));
         }
@@ -119,14 +119,20 @@ impl Scheduler {
     }
 
     /// We hold the lock of a job that somebody works on: that somebody is gone.
-    pub(crate) async fn take_over(&self, hold: &Hold, job: &Job) -> Result<Job, PlaneError> {
+    /// `took`: since its lease ran out, if that was seen.
+    pub(crate) async fn take_over(
+        &self,
+        hold: &Hold,
+        job: &Job,
+        took: Option<Duration>,
+    ) -> Result<Job, PlaneError> {
         let gone = job.owner.as_ref().map_or("nobody", |owner| &owner.who);
         let change = job.lose(&format!("its owner {gone} is gone"));
         let moved = self.ledger.apply(hold, job, change).await?;
         self.ledger.note(&Note::Takeover {
             what: "job",
             name: job.id.clone(),
-            took: Duration::from_millis(job.now.saturating_sub(job.updated)),
+            took,
         });
         Ok(moved)
     }

@@ -38,9 +38,17 @@ const CLIENTS: u64 = 1 << 40;
 
 impl Recorder {
     pub(crate) fn new(clock: SharedClock, store: &'static str, feed: Feed, history: History) -> Arc<Self> {
+        let mut metrics = Prometheus::new(store);
+        for metric in leasehold_plane::metrics::METRICS {
+            metrics.also(metric.name, metric.kind, metric.help);
+            if metric.labels.is_empty() {
+                // Known from the start: a rate over its first step would be lost otherwise.
+                metrics.add(metric.name, Vec::new(), 0.0);
+            }
+        }
         Arc::new(Self {
             feed,
-            metrics: Prometheus::new(store),
+            metrics,
             history,
             clock,
             seq: AtomicU64::new(0),
@@ -75,6 +83,20 @@ impl Observer for Recorder {
         self.metrics.on(event);
         self.history.on(event);
         self.feed.on(event);
+    }
+}
+
+/// What the control plane has to tell is counted too.
+impl leasehold_plane::note::Observer for Recorder {
+    fn on(&self, note: &leasehold_plane::note::Note) {
+        use leasehold_plane::metrics::{METRICS, moves};
+        moves(note, |name, values, by| {
+            let metric = METRICS.iter().find(|metric| metric.name == name);
+            let names = metric.map_or(&[][..], |metric| metric.labels);
+            let values = values.iter().map(|value| (*value).to_owned());
+            self.metrics
+                .add(name, names.iter().copied().zip(values).collect(), by);
+        });
     }
 }
 

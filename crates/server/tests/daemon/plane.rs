@@ -321,3 +321,72 @@ async fn runs_are_started_watched_decided_cancelled_and_run_again() {
     let same = daemon.get("/v1/runs/r?after=999&wait_ms=1").await.ok();
     assert_eq!(same["state"], "CANCELLED");
 }
+
+/// What the plane does is among the daemon's numbers, by the names of the catalogue.
+#[tokio::test]
+async fn what_the_plane_does_is_counted() {
+    let daemon = served().await;
+    daemon
+        .post(
+            "/v1/jobs/commands",
+            json!({"id": "x", "work": {"exec": ["true"]}}),
+        )
+        .await
+        .ok();
+    daemon
+        .post(
+            "/v1/jobs",
+            json!({"id": "q", "work": "pull", "requires_approval": true}),
+        )
+        .await
+        .ok();
+    daemon.becomes("/v1/jobs/x", "SUCCEEDED").await;
+    let text = daemon.get("/metrics").await.text;
+    let count = |line: &str| {
+        let found = text.lines().find_map(|told| told.strip_prefix(line));
+        found.and_then(|value| value.trim().parse::<f64>().ok())
+    };
+    for (line, wanted) in [
+        (
+            "leasehold_plane_job_transitions_total{store=\"memory\",class=\"scheduler\",state=\"DISPATCHED\"}",
+            1.0,
+        ),
+        (
+            "leasehold_plane_job_transitions_total{store=\"memory\",class=\"scheduler\",state=\"SUCCEEDED\"}",
+            1.0,
+        ),
+        ("leasehold_plane_jobs{store=\"memory\",state=\"SUCCEEDED\"}", 1.0),
+        (
+            "leasehold_plane_jobs{store=\"memory\",state=\"APPROVAL_REQUIRED\"}",
+            1.0,
+        ),
+        ("leasehold_plane_jobs{store=\"memory\",state=\"FAILED\"}", 0.0),
+    ] {
+        assert_eq!(count(line), Some(wanted), "{line}\n{text}");
+    }
+    // A second result is refused and counted: what the alert on duplicate ends reads, and the plane's own number.
+    daemon
+        .post("/v1/jobs", json!({"id": "j", "work": "pull", "topic": "t"}))
+        .await
+        .ok();
+    daemon.becomes("/v1/jobs/j", "DISPATCHED").await;
+    let claimed = daemon
+        .post("/v1/topics/t/claim", json!({"worker": "w"}))
+        .await
+        .ok();
+    let done = json!({"attempt": claimed["claim"]["attempt"], "fence": claimed["claim"]["fence"], "done": 1});
+    daemon.post("/v1/jobs/j/result", done.clone()).await.ok();
+    daemon.post("/v1/jobs/j/result", done).await.ok();
+    let text = daemon.get("/metrics").await.text;
+    for line in [
+        "leasehold_plane_duplicate_terminal_total{store=\"memory\"} 1",
+        "leasehold_duplicate_terminal_total{store=\"memory\",class=\"scheduler\",namespace=\"job\"} 1",
+    ] {
+        assert!(text.lines().any(|told| told.starts_with(line)), "{line}\n{text}");
+    }
+    let from_the_start = |metric: &&leasehold_plane::metrics::PlaneMetric| metric.labels.is_empty();
+    for metric in leasehold_plane::metrics::METRICS.iter().filter(from_the_start) {
+        let family = metric.name.trim_end_matches("_total");
+        assert!(text.contains(&format!("# TYPE leasehold_{family} ")), "{family}");
+    }
+}

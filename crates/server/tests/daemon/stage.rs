@@ -88,7 +88,14 @@ impl Plan {
         let mut replica = None;
         if let Some(settings) = self.plane {
             let kept = Arc::new(MemoryPlane::new(BootClock::shared()));
-            let plane = Plane::new(opened.locks().clone(), kept, settings).unwrap();
+            let plane = Plane::with(
+                opened.locks().clone(),
+                kept,
+                settings,
+                OsRandom::shared(),
+                vec![opened.plane_observer()],
+            );
+            let plane = plane.unwrap();
             let started = Replica::start(plane.clone(), Works::default());
             opened = opened.with_plane(plane, started.scheduler().clone());
             replica = Some(started);
