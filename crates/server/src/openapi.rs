@@ -25,6 +25,7 @@ use crate::app::App;
         crate::metrics::metrics,
         crate::events::follow,
         crate::past::read,
+        crate::me::show,
         crate::locks::store,
         crate::locks::list,
         crate::locks::show,
@@ -43,8 +44,9 @@ use crate::app::App;
         crate::policies::set,
         crate::policies::clear,
         crate::policies::history,
+        crate::drills::read,
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, crate::record::EventView)),
     modifiers(&Everywhere),
     security(("token" = []), ()),
 )]

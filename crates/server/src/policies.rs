@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, State};
 use http::request::Parts;
-use leasehold_http::wire::Problem;
+use leasehold::policy::Origin;
+use leasehold_http::wire::{Problem, millis};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -26,6 +27,9 @@ pub(crate) struct ValueView {
     value: String,
     /// Where it came from.
     origin: String,
+    /// If it is overridden: when it reverts by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reverts_in_ms: Option<u64>,
 }
 
 /// A class in force.
@@ -145,7 +149,18 @@ fn known(app: &App, class: &str) -> Result<(), Refusal> {
 
 fn view(app: &App, class: &str) -> Result<ClassView, Refusal> {
     let resolved = app.locks.policies().explain(class, app.clock.now())?;
-    let value = |[field, value, origin]: [String; 3]| ValueView { field, value, origin };
+    let value = |[field, value, origin]: [String; 3]| {
+        let reverts_in_ms = match resolved.origins.get(&field) {
+            Some(Origin::Override { until, .. }) => Some(millis(until.since(resolved.at))),
+            _ => None,
+        };
+        ValueView {
+            field,
+            value,
+            origin,
+            reverts_in_ms,
+        }
+    };
     Ok(ClassView {
         class: class.to_owned(),
         values: resolved.rows().into_iter().map(value).collect(),

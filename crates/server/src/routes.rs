@@ -12,7 +12,9 @@ use crate::app::App;
 use crate::auth::gate::{self, Gate};
 use crate::auth::{Role, Rule, Rules, Space};
 use crate::problem::Refusal;
-use crate::{events, health, holds, locks, metrics, openapi, page, past, plane, policies};
+use crate::{
+    dashboard, drills, events, health, holds, locks, me, metrics, openapi, past, plane, policies,
+};
 
 /// A router of another crate, with the rules of its routes. See [`auth::rule`](crate::auth::Rule).
 #[derive(Debug, Default)]
@@ -97,9 +99,13 @@ pub(crate) fn router(app: &Arc<App>, mounts: Vec<Mount>) -> (Router, Arc<Rules>)
         router: Router::new(),
         rules: Rules::default(),
     }
-    .get("/", Rule::open(), page::landing)
+    .get("/", Rule::open(), dashboard::page)
+    .get("/assets/app.js", Rule::open(), dashboard::script)
+    .get("/assets/app.css", Rule::open(), dashboard::style)
+    .get("/assets/icon.svg", Rule::open(), dashboard::icon)
     .get("/healthz", Rule::open(), health::healthz)
     .get("/readyz", Rule::open(), health::readyz)
+    .get("/v1/me", own(), me::show)
     .get("/v1/store", Rule::new(Role::Read, Space::Own), locks::store)
     .get("/v1/locks", Rule::new(Role::Read, Space::Own), locks::list)
     .get(
@@ -144,6 +150,7 @@ pub(crate) fn router(app: &Arc<App>, mounts: Vec<Mount>) -> (Router, Arc<Rules>)
         policies::clear,
     )
     .get("/v1/policy-history", own(), policies::history)
+    .get("/v1/drills", Rule::new(Role::Read, Space::Whole), drills::read)
     .get("/metrics", Rule::new(Role::Read, Space::Whole), metrics::metrics)
     .get("/openapi.json", Rule::open(), openapi::serve);
     if app.plane.is_some() {

@@ -33,7 +33,7 @@ pub(crate) fn check(parts: &Parts, local_only: bool) -> Result<(), Refusal> {
         None => header(&parts.headers, "sec-fetch-site")
             .is_some_and(|site| !matches!(site, "same-origin" | "none")),
     };
-    if foreign {
+    if foreign && !visit(parts) {
         return Err(Refusal::new(
             StatusCode::FORBIDDEN,
             "forbidden",
@@ -41,6 +41,14 @@ pub(crate) fn check(parts: &Parts, local_only: bool) -> Result<(), Refusal> {
         ));
     }
     Ok(())
+}
+
+/// Somebody follows a link to the dashboard, from a runbook say. The page itself shows nothing and cannot be framed.
+fn visit(parts: &Parts) -> bool {
+    parts.method == http::Method::GET
+        && parts.uri.path() == "/"
+        && header(&parts.headers, "sec-fetch-mode") == Some("navigate")
+        && header(&parts.headers, "sec-fetch-dest") == Some("document")
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -96,6 +104,23 @@ mod tests {
             assert!(!passes(&[("host", bad)]), "{bad}");
         }
         assert!(!passes(&[]));
+    }
+
+    #[test]
+    fn a_link_from_elsewhere_leads_to_the_dashboard_and_nowhere_else() {
+        let link = |path: &str, method: &str, dest: &str| {
+            let request = Request::builder().uri(path).method(method);
+            let request = request
+                .header("host", "127.0.0.1:7420")
+                .header("sec-fetch-site", "cross-site")
+                .header("sec-fetch-mode", "navigate")
+                .header("sec-fetch-dest", dest);
+            check(&request.body(()).unwrap().into_parts().0, true).is_ok()
+        };
+        assert!(link("/", "GET", "document"));
+        assert!(!link("/", "GET", "iframe"));
+        assert!(!link("/v1/locks", "GET", "document"));
+        assert!(!link("/", "POST", "document"));
     }
 
     #[test]

@@ -42,6 +42,12 @@ impl Principal {
         &self.id
     }
 
+    /// Everything it may do.
+    #[must_use]
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
     /// May do this there.
     #[must_use]
     pub fn may(&self, role: Role, target: &Target) -> bool {

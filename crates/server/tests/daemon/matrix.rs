@@ -99,11 +99,12 @@ async fn every_route_by_every_role_on_every_namespace() {
                     "auditor" => Some(("read", true)),
                     _ => None,
                 };
-                let about_all = path == "/metrics" || path.contains("/overrides");
+                let about_all = matches!(path.as_str(), "/metrics" | "/v1/drills") || path.contains("/overrides");
                 // What shows only one's own is open to whoever has anything of their own.
                 let shows_own = matches!(
                     path.as_str(),
                     "/v1/store"
+                        | "/v1/me"
                         | "/v1/locks"
                         | "/v1/history"
                         | "/v1/policies"

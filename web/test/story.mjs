@@ -1,0 +1,118 @@
+// A daemon on a Redis that has had a bad minute: something to see in every view. Tests and the documentation's pictures share it.
+import { mkdir, writeFile } from 'node:fs/promises';
+import { Stage, until } from './stage.mjs';
+
+const CLASSES = `
+[class.report]
+ttl = "20s"
+[class.report.acquire]
+wait = "0s"
+timeout = "300ms"
+on_error = "fail-open"
+[class.report.renew]
+every = "4s"
+timeout = "300ms"
+on_failure = "continue"
+[class.report.release]
+attempts = 1
+timeout = "300ms"
+`;
+
+const WORKFLOW = `
+name = "deploy"
+class = "workflow"
+[[step]]
+id = "build"
+exec = ["true"]
+[[step]]
+id = "test-unit"
+needs = ["build"]
+exec = ["true"]
+[[step]]
+id = "test-load"
+needs = ["build"]
+exec = ["true"]
+[[step]]
+id = "go-live"
+needs = ["test-unit", "test-load"]
+approval = "Ship build 42 to production?"
+[[step]]
+id = "announce"
+needs = ["go-live"]
+exec = ["true"]
+`;
+
+export async function story() {
+  const stage = await Stage.open();
+  try {
+    await writeFile(stage.path('classes.toml'), CLASSES);
+    await writeFile(stage.path('deploy.toml'), WORKFLOW);
+    // A drill's report, from a real drill, while everything else happens.
+    const drill = stage.leasehold('drill', 'run', 'release-fails', '--on', 'sqlite', '-o', 'json');
+    const redis = await stage.redis();
+    stage.redisServer = redis.child;
+    const state = stage.path('daemon');
+    await stage.serve(['--plane', '--state', state], ['--store', redis.url, '--policies', 'classes.toml']);
+    const hold = (name, holder, more = {}) => stage.must('POST', '/v1/holds', { name, holder, heartbeat_ms: 600_000, ...more });
+    const take = (name, holder, ttl_ms, more = {}) => stage.must('POST', `/v1/locks/${name}/acquire`, { holder, ttl_ms, ...more });
+
+    // The store stops answering: a release that cannot be confirmed, work that goes on without a lease.
+    const owed = await hold('report:daily', 'reports-1', { class: 'report' });
+    redis.child.kill('SIGSTOP');
+    await stage.must('DELETE', `/v1/holds/${owed.id}`);
+    const local = await hold('report:weekly', 'reports-2', { class: 'report' });
+    await until('debt', async () => (await stage.must('GET', '/v1/history?prefix=report:daily')).holds[0]?.ended === 'debt');
+    await until('a fall-back', async () => (await stage.must('GET', '/v1/history?prefix=report:weekly')).holds[0]?.fence === undefined);
+    redis.child.kill('SIGCONT');
+    await until('it heals', async () => (await stage.must('GET', `/v1/holds/${local.id}`)).fence);
+
+    // A holder that dies, and its heir; one that is broken; ordinary ones.
+    await take('job:41', 'worker-a:311', 1500);
+    const heir = take('job:41', 'worker-b:127', 45_000, { wait_ms: 30_000 });
+    // A store that forgets: the first holder goes on (its class says so), the second is let in.
+    await hold('report:audit', 'reports-1', { class: 'report' });
+    await stage.start('redis-cli', ['-u', redis.url, 'DEL', 'lock:report:audit']).ended;
+    await take('report:audit', 'reports-3', 60_000, { class: 'report' });
+    await take('job:40', 'worker-c:98', 60_000);
+    await stage.must('POST', '/v1/locks/job:40/break', { reason: 'host is gone', force: true, wait_ms: 0 });
+    await heir;
+    for (const [name, holder] of [['job:42', 'worker-a:312'], ['run:2026-11-16', 'engine-2'], ['leader:billing', 'billing-0']]) await hold(name, holder, { class: name.startsWith('run') ? 'workflow' : 'scheduler' });
+    const waiting = [1, 2].map((n) => stage.ask('POST', '/v1/locks/leader:billing/acquire', { holder: `billing-${n}`, wait_ms: 60_000 }).catch(() => null));
+    stage.waiting = waiting;
+
+    // The control plane, with a replica of its own.
+    const plane = ['--store', redis.url, '--policies', 'classes.toml'];
+    stage.leasehold(...plane, 'plane', 'replica', '--id', 'replica-1', '--poll', '500ms');
+    await stage.run(...plane, 'workflow', 'apply', 'deploy.toml');
+    await stage.run(...plane, 'workflow', 'start', 'deploy');
+    await stage.run(...plane, 'job', 'submit', '--', 'echo', 'nightly report');
+    await stage.run(...plane, 'job', 'submit', '--attempts', '1', '--', 'sh', '-c', 'echo disk full >&2; exit 3');
+    await until('a dead letter', async () => (await stage.must('GET', '/v1/jobs?state=FAILED')).jobs.length);
+    await until('an approval', async () => (await stage.must('GET', '/v1/approvals')).approvals.length);
+
+    await mkdir(`${state}/drills/2026-11-16`, { recursive: true });
+    await drill.ended;
+    await writeFile(`${state}/drills/2026-11-16/report.json`, drill.out);
+
+    await stage.must('POST', '/v1/policies/report/overrides', { field: 'acquire.on_error', value: 'fail-closed', reason: 'INC-7: duplicates while the store is down', lasting_ms: 600_000 });
+    return stage;
+  } catch (error) {
+    await stage.close();
+    throw error;
+  }
+}
+
+export const VIEWS = ['locks', 'timeline', 'classes', 'debt', 'plane/jobs', 'plane/runs', 'plane/approvals', 'plane/dead', 'drills'];
+
+/** What shows that a view has its data. */
+export const READY = {
+  locks: '[data-lock]',
+  timeline: '[data-fate]',
+  classes: '[data-class]',
+  debt: '[data-chart] .line',
+  'plane/jobs': '[data-job]',
+  'plane/runs': '[data-step]',
+  'plane/approvals': '[data-approval]',
+  'plane/dead': '[data-dead]',
+  drills: 'main section',
+};
