@@ -1,7 +1,6 @@
 // What the browser tests stand on: a real daemon on a free port, real commands, a real Chromium. Everything started here is ended here,
 // by its process id. Tests wait for conditions; LIMIT is only how long a broken one takes to be called broken.
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm, mkdir } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -53,7 +52,8 @@ export class Stage {
     child.err = '';
     child.stdout.on('data', (piece) => (child.out += piece));
     child.stderr.on('data', (piece) => (child.err += piece));
-    child.ended = once(child, 'exit').then(([code]) => code);
+    child.on('error', (error) => (child.err += error));
+    child.ended = new Promise((ended) => child.once('exit', (code) => ended(code)).once('error', () => ended(127)));
     this.children.push(child);
     return child;
   }

@@ -52,7 +52,7 @@ export async function story() {
     const redis = await stage.redis();
     stage.redisServer = redis.child;
     const state = stage.path('daemon');
-    await stage.serve(['--plane', '--state', state], ['--store', redis.url, '--policies', 'classes.toml']);
+    await stage.serve(['--plane', '--state', 'daemon'], ['--store', redis.url, '--policies', 'classes.toml']);
     const hold = (name, holder, more = {}) => stage.must('POST', '/v1/holds', { name, holder, heartbeat_ms: 600_000, ...more });
     const take = (name, holder, ttl_ms, more = {}) => stage.must('POST', `/v1/locks/${name}/acquire`, { holder, ttl_ms, ...more });
 
@@ -100,6 +100,26 @@ export async function story() {
     await stage.close();
     throw error;
   }
+}
+
+/** Twenty seconds in which the store answers now and then: moves the charts of lock debt. */
+export async function badMinute(stage) {
+  await stage.must('DELETE', '/v1/policies/report/overrides/acquire.on_error');
+  for (let round = 0; round < 4; round += 1) {
+    const names = Array.from({ length: 1 + ((round * 2) % 5) }, (_, n) => `report:${round}-${n}`);
+    const held = await Promise.all(names.map((name) => stage.must('POST', '/v1/holds', { name, class: 'report', heartbeat_ms: 600_000 })));
+    stage.redisServer.kill('SIGSTOP');
+    await Promise.all(held.map(({ id }) => stage.must('DELETE', `/v1/holds/${id}`)));
+    const local = await Promise.all(names.map((name) => stage.must('POST', '/v1/holds', { name: `${name}b`, class: 'report', heartbeat_ms: 600_000 })));
+    // Somebody wants the very lock that finished work still has.
+    const waiting = stage.ask('POST', '/v1/holds', { name: names[0], class: 'report', holder: 'next', wait_ms: 5000, heartbeat_ms: 600_000 });
+    stage.redisServer.kill('SIGCONT');
+    const next = await waiting;
+    if (next.json?.id) await stage.ask('DELETE', `/v1/holds/${next.json.id}`);
+    await new Promise((resume) => setTimeout(resume, 2500));
+    await Promise.all(local.map(({ id }) => stage.ask('DELETE', `/v1/holds/${id}`)));
+  }
+  await stage.must('POST', '/v1/policies/report/overrides', { field: 'acquire.on_error', value: 'fail-closed', reason: 'INC-7: duplicates while the store is down', lasting_ms: 600_000 });
 }
 
 export const VIEWS = ['locks', 'timeline', 'classes', 'debt', 'plane/jobs', 'plane/runs', 'plane/approvals', 'plane/dead', 'drills'];

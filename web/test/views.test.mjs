@@ -139,7 +139,7 @@ test('every view as curl and as CLI: what is shown there works', async () => {
   for (const view of VIEWS) {
     await page.goto(`${stage.url}/#/${view}`);
     await page.locator('main h1').waitFor();
-    await page.locator('main > details.as summary').click();
+    await page.locator('main > details.as').evaluate((details) => (details.open = true));
     const curl = await page.getByLabel('as curl').innerText();
     const asked = stage.start('sh', ['-c', `${curl.replace('curl -s', 'curl -sf')} | head -c 1`]);
     assert.equal(await asked.ended, 0, `${view}: ${curl}: ${asked.err}`);

@@ -102,11 +102,18 @@ mod tests {
             ("/assets/app.css", &STYLE),
             ("/assets/icon.svg", &ICON),
         ] {
-            assert!(page.contains(&format!("\"{path}?v={}\"", file.sum())), "{path}: {page}");
+            assert!(
+                page.contains(&format!("\"{path}?v={}\"", file.sum())),
+                "{path}: {page}"
+            );
         }
         for forbidden in ["://", "<style", " style=", "onload="] {
             assert!(!page.contains(forbidden), "{forbidden} in {page}");
         }
-        assert!(!page.replace("<script type=\"module\" crossorigin src=", "").contains("<script"));
+        assert!(
+            !page
+                .replace("<script type=\"module\" crossorigin src=", "")
+                .contains("<script")
+        );
     }
 }

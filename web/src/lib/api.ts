@@ -12,7 +12,7 @@ export type Change = Schemas['ChangeView'];
 export type Problem = Schemas['Problem'];
 export type Me = Schemas['Me'];
 export type Drills = Schemas['Drills'];
-export type Told = Schemas['EventView'];
+export type Told = Schemas['LockEvent'];
 
 /** The daemon said no, or did not say anything. */
 export class Refused extends Error {

@@ -174,13 +174,23 @@ impl fmt::Debug for Tokens {
     }
 }
 
+/// The bits that nobody else may have. What systemd hands to a service (`LoadCredential=`) is readable by that service alone, by an access
+/// list, and such a list shows as the group's bits.
+fn others(path: &Path, guarded: Option<&Path>) -> u32 {
+    match guarded {
+        Some(folder) if path.parent() == Some(folder) => 0o007,
+        _ => 0o077,
+    }
+}
+
 fn load(path: &Path) -> Result<(Table, Stamp), TokensError> {
     let refuse = |why: String| TokensError {
         path: path.display().to_string(),
         why,
     };
     let meta = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
-    if meta.permissions().mode() & 0o077 != 0 {
+    let guarded = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+    if meta.permissions().mode() & others(path, guarded.as_deref()) != 0 {
         return Err(refuse("others can read it; run chmod 600 on it".into()));
     }
     if meta.len() > LARGEST {
@@ -319,6 +329,17 @@ mod tests {
     use leasehold::leasehold_core::rng::OsRandom;
 
     use super::*;
+
+    #[test]
+    fn what_systemd_hands_over_may_have_an_access_list() {
+        let folder = Path::new("/run/credentials/leasehold.service");
+        assert_eq!(others(&folder.join("tokens.toml"), Some(folder)), 0o007);
+        assert_eq!(others(&folder.join("tokens.toml"), None), 0o077);
+        assert_eq!(
+            others(Path::new("/etc/leasehold/tokens.toml"), Some(folder)),
+            0o077
+        );
+    }
 
     fn file(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = LockEvent)]
 pub(crate) struct EventView {
     /// To resume behind it: send it as `Last-Event-ID`.
     pub(crate) id: String,

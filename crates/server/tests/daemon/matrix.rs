@@ -99,7 +99,8 @@ async fn every_route_by_every_role_on_every_namespace() {
                     "auditor" => Some(("read", true)),
                     _ => None,
                 };
-                let about_all = matches!(path.as_str(), "/metrics" | "/v1/drills") || path.contains("/overrides");
+                let about_all =
+                    matches!(path.as_str(), "/metrics" | "/v1/drills") || path.contains("/overrides");
                 // What shows only one's own is open to whoever has anything of their own.
                 let shows_own = matches!(
                     path.as_str(),

@@ -29,7 +29,9 @@ async fn same_routes(daemon: &Daemon) {
         .rules
         .iter()
         .map(|(method, path, _)| format!("{method} {path}"))
-        .filter(|route| !matches!(route.as_str(), "GET /" | "GET /openapi.json") && !route.contains("/assets/"))
+        .filter(|route| {
+            !matches!(route.as_str(), "GET /" | "GET /openapi.json") && !route.contains("/assets/")
+        })
         .collect();
     assert_eq!(told, served);
 }
