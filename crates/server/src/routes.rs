@@ -12,9 +12,7 @@ use crate::app::App;
 use crate::auth::gate::{self, Gate};
 use crate::auth::{Role, Rule, Rules, Space};
 use crate::problem::Refusal;
-use crate::{
-    dashboard, drills, events, health, holds, locks, me, metrics, openapi, past, plane, policies,
-};
+use crate::{dashboard, drills, events, health, holds, locks, me, metrics, openapi, past, plane, policies};
 
 /// A router of another crate, with the rules of its routes. See [`auth::rule`](crate::auth::Rule).
 #[derive(Debug, Default)]

@@ -32,6 +32,7 @@ export function headers(): Record<string, string> {
 }
 
 async function send(method: string, path: string, body?: unknown): Promise<Response> {
+  const { token } = session;
   let response: Response;
   try {
     response = await fetch(path, {
@@ -47,7 +48,7 @@ async function send(method: string, path: string, body?: unknown): Promise<Respo
   }
   if (response.ok) return response;
   const problem = (await response.json().catch(() => ({}))) as Partial<Problem>;
-  if (response.status === 401) session.refused();
+  if (response.status === 401) session.refused(token);
   throw new Refused(response.status, problem.code ?? 'unknown', problem.detail ?? response.statusText);
 }
 

@@ -17,8 +17,9 @@ class Session {
   wanted = $state(false);
   me = $state.raw<Me | null>(null);
 
-  /** The last answer was "who are you?". */
-  refused() {
+  /** The answer to somebody with this token was "who are you?". An answer that comes after they have given another one says nothing. */
+  refused(token: string) {
+    if (token !== this.token) return;
     this.wanted = true;
     this.me = null;
   }

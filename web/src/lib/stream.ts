@@ -38,9 +38,10 @@ export async function follow(
   let pause = 500;
   while (!signal.aborted) {
     try {
+      const { token } = session;
       const resume: Record<string, string> = last ? { 'last-event-id': last } : {};
       const response = await fetch('/v1/events', { headers: { ...headers(), ...resume }, signal, credentials: 'omit', cache: 'no-store' });
-      if (response.status === 401) session.refused();
+      if (response.status === 401) session.refused(token);
       if (!response.ok || !response.body) throw new Error(String(response.status));
       standing('live');
       // What happened before the stream was open is not on it.
