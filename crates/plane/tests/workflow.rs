@@ -399,6 +399,17 @@ async fn admission_is_a_limit() {
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert_eq!((refused[0].code(), refused[0].status()), ("limit_reached", 429));
     hand.plane.start(start("other")).await.unwrap();
+    // What was admitted and is said again is the same run, also at the limit.
+    let named = || StartRun {
+        id: Some("named".into()),
+        ..start("other")
+    };
+    assert!(!hand.plane.start(named()).await.unwrap().repeated);
+    assert!(hand.plane.start(named()).await.unwrap().repeated);
+    assert_eq!(
+        hand.plane.start(start("other")).await.unwrap_err().code(),
+        "limit_reached"
+    );
     bed.chaos.all().down(true);
     let unasked = hand.plane.start(start("other")).await.unwrap_err();
     assert_eq!((unasked.code(), unasked.status()), ("lock_unavailable", 503));

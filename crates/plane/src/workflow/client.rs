@@ -202,6 +202,14 @@ impl Plane {
         };
         let running = self.ledger.call(self.ledger.store.count(&query)).await?;
         if running >= limit {
+            // Whoever says again what was admitted is answered with it, not with the limit.
+            let there = self
+                .ledger
+                .call(self.ledger.store.read(Kind::Run, &run.id))
+                .await?;
+            if there.is_some() {
+                return Err(Refusal::Exists.into());
+            }
             return Err(PlaneError::Limit {
                 org: run.org.clone(),
                 running,
