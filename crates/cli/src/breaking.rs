@@ -1,7 +1,8 @@
 //! `leasehold break`: end someone else's lease, after having looked whether its holder is alive.
 //!
-//! A plain store carries no messages, so the holder cannot be asked. But whoever is alive renews: the lease is watched
-//! for as long as its class takes to renew, and one that is extended meanwhile is not broken without `--force`.
+//! A daemon passes the question on to the holder, who reads it with its next renewal; a plain store carries no messages.
+//! Either way, whoever is alive renews: the lease is watched for as long as its class takes to renew, and one that is extended
+//! meanwhile is not broken without `--force`.
 
 use std::io::Write;
 use std::time::Duration;
@@ -61,7 +62,7 @@ pub(crate) struct BreakArgs {
 
 const BREAK_HELP: &str = "\
 What it does:
-  It watches the lease for as long as its class takes to renew it. A holder that renews meanwhile is alive, and its lease
+  Through a daemon, the holder is asked to let go. It watches the lease for as long as its class takes to renew it. A holder that renews meanwhile is alive, and its lease
   is not broken without --force. A lease that nobody renews is ended: exactly the grant that was seen, not a later one.
   The name is free at once (or the next waiter's), with a greater fence. The broken holder learns of it with its next
   renewal and is stopped, or goes on, as its class says; its writes are refused where fences are checked.
@@ -141,7 +142,13 @@ pub(crate) fn main(place: &Place, args: &BreakArgs) -> anyhow::Result<bool> {
         return conclude(args, Some(&lease), seen, watched);
     }
     audit::record(&audit_file, entry("begun"))?;
-    let given = end(&desk, &name, fence, &why(args, seen, watched));
+    let given = end(
+        &desk,
+        &name,
+        fence,
+        &why(args, seen, watched),
+        seen == Outcome::Alive,
+    );
     let outcome = match &given {
         Ok(Given::Released) => "broken",
         Ok(Given::NotOwned) => "changed",
@@ -168,6 +175,11 @@ fn why(args: &BreakArgs, seen: Outcome, watched: Duration) -> String {
         audit::actor(),
         human(watched)
     );
+    plain(&text)
+}
+
+/// As much of a text as a daemon takes for a reason.
+fn plain(text: &str) -> String {
     let plain: String = text.chars().filter(|letter| !letter.is_control()).collect();
     let mut end = plain.len().min(LONGEST_REASON);
     while !plain.is_char_boundary(end) {
@@ -177,14 +189,14 @@ fn why(args: &BreakArgs, seen: Outcome, watched: Duration) -> String {
 }
 
 /// Ends exactly this grant: through the daemon, which keeps records and tells its followers, or in the store itself.
-fn end(desk: &Desk, name: &Name, fence: Fence, reason: &str) -> anyhow::Result<Given> {
-    if let StoreUrl::Http { url } = &desk.url {
-        let daemon = Daemon::open(HttpOptions::parse(url)?)?;
+fn end(desk: &Desk, name: &Name, fence: Fence, reason: &str, alive: bool) -> anyhow::Result<Given> {
+    if let Some(daemon) = daemon(desk)? {
         let want = Break {
             reason: reason.to_owned(),
             fence: Some(fence),
             // Whether it is alive was looked at already.
             force: true,
+            alive: Some(alive),
             wait_ms: Some(0),
         };
         return match desk.ask(daemon.break_lock(name, &want))? {
@@ -201,6 +213,36 @@ fn end(desk: &Desk, name: &Name, fence: Fence, reason: &str) -> anyhow::Result<G
     desk.ask(desk.store.release(&giving, desk.within))
 }
 
+/// The daemon in front of the store, if there is one.
+fn daemon(desk: &Desk) -> anyhow::Result<Option<Daemon>> {
+    match &desk.url {
+        StoreUrl::Http { url } => Ok(Some(Daemon::open(HttpOptions::parse(url)?)?)),
+        _ => Ok(None),
+    }
+}
+
+/// Has the holder asked to let go, and answers whether someone carries the question to it. Someone without the right to break
+/// hears so here, before anything is waited for.
+fn ask(desk: &Desk, args: &BreakArgs, lease: &Lease) -> anyhow::Result<bool> {
+    let Some(daemon) = daemon(desk)? else {
+        return Ok(false);
+    };
+    let want = Break {
+        reason: plain(&format!("{} ({})", args.reason, audit::actor())),
+        fence: lease.fence,
+        force: false,
+        alive: None,
+        wait_ms: Some(0),
+    };
+    match desk.ask(daemon.break_lock(&lease.name, &want))? {
+        Err(problem) if problem.code == "forbidden" || problem.code == "unauthorized" => {
+            bail!("the daemon refuses: {}", problem.detail)
+        }
+        // That it is alive as far as anyone knows, or gone meanwhile: what follows sees for itself.
+        _ => Ok(true),
+    }
+}
+
 /// Looks whether the holder renews. `Broken` here means: nobody did.
 fn watch(
     place: &Place,
@@ -213,11 +255,17 @@ fn watch(
         Some(wait) => wait,
         None => window(place, lease)?,
     };
+    let asked = ask(desk, args, lease)?;
     let started = BootClock.now();
     let end = started + window;
     if window > Duration::from_secs(1) {
+        let how = if asked {
+            "it is asked to let go"
+        } else {
+            "this store carries no message to it"
+        };
         say(&format!(
-            "watching for up to {} whether {} renews {}: this store carries no message to it",
+            "watching for up to {} whether {} renews {}: {how}",
             human(window),
             lease.holder,
             lease.name

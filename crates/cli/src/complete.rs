@@ -23,6 +23,8 @@ const VARIABLE: &str = "COMPLETE";
 const PATIENCE: Duration = Duration::from_millis(500);
 /// More than this nobody reads.
 const MANY: usize = 200;
+/// Ours and not clap's, which does not complete a name behind its colon.
+const BASH: &str = include_str!("complete.bash");
 
 /// `leasehold completions`.
 #[derive(Debug, Args)]
@@ -62,7 +64,10 @@ pub(crate) fn answer() {
 /// Prints the script.
 pub(crate) fn main(args: &CompletionsArgs) -> anyhow::Result<bool> {
     let name = match args.shell {
-        Shell::Bash => "bash",
+        Shell::Bash => {
+            std::io::Write::write_all(&mut std::io::stdout().lock(), BASH.as_bytes())?;
+            return Ok(true);
+        }
         Shell::Elvish => "elvish",
         Shell::Fish => "fish",
         Shell::Power => "powershell",

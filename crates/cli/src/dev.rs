@@ -46,9 +46,8 @@ pub(crate) fn main(place: &Place, args: &DevArgs) -> anyhow::Result<bool> {
         let json = "-H 'content-type: application/json'";
         let text = format!(
             "Leasehold is at {address}, on {store}. Ctrl-C ends it.\n\n\
-             Four things to try in another terminal:\n  \
+             Three things to try in another terminal:\n  \
              leasehold --store {address} run demo -- sh -c 'echo fence $LEASEHOLD_FENCE; sleep 30'\n  \
-             curl -s {address}/v1/locks\n  \
              curl -si {address}/v1/locks/demo/acquire {json} -d '{{\"holder\":\"me\"}}'\n  \
              curl -s {address}/v1/jobs/commands {json} -d '{{\"work\":{{\"exec\":[\"date\"]}}}}'\n"
         );

@@ -4,7 +4,9 @@
 //! stand again. A class that would let two leaders be is refused.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -22,6 +24,7 @@ use crate::run::supervise::{Ended, Run, supervise};
 use crate::run::talk::Talk;
 use crate::run::{SETTLE, conclude, grace_of};
 use crate::say::say;
+use crate::textfile::{Count, Textfile};
 use crate::{complete, exit, run};
 
 /// Waiting is done in pieces of this length, without end.
@@ -44,6 +47,9 @@ pub(crate) struct ElectArgs {
     /// From TERM to KILL when the lease is lost; if neither this nor the class says, the smaller of 5s and ttl/6
     #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
     pub(crate) stop_grace: Option<Duration>,
+    /// Write the lock's metrics to this file, for node_exporter's textfile collector (NAME.prom)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) metrics_file: Option<PathBuf>,
     /// What to lead, e.g. leader:billing
     #[arg(add = ArgValueCompleter::new(complete::names))]
     pub(crate) name: String,
@@ -97,7 +103,10 @@ async fn elect(place: &Place, args: ElectArgs) -> anyhow::Result<u8> {
     let store = place.store()?;
     let mut signals = Signals::listen()?;
     let (ear, mut talk, news) = Talk::new();
-    let mut opening = leasehold::open(store.to_string()).observer(ear);
+    let count = Arc::new(Count::default());
+    let mut opening = leasehold::open(store.to_string())
+        .observer(ear)
+        .observer(Arc::clone(&count) as _);
     if let Some(file) = place.policy_file()? {
         opening = opening.policies(file);
     }
@@ -105,6 +114,9 @@ async fn elect(place: &Place, args: ElectArgs) -> anyhow::Result<u8> {
         opening = opening.holder(holder);
     }
     let locks = opening.build().await?;
+    let kind = locks.store().capabilities().kind;
+    let file = args.metrics_file.as_deref();
+    let file = file.map(|path| Textfile::begin(path, &count, kind)).transpose()?;
     let mut silent = false;
     let code = loop {
         // Looked up for each term: the file may have changed.
@@ -156,6 +168,9 @@ async fn elect(place: &Place, args: ElectArgs) -> anyhow::Result<u8> {
         }
     };
     locks.shutdown(SETTLE).await;
+    if let Some(file) = file {
+        file.end().await;
+    }
     Ok(code)
 }
 

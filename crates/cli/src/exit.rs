@@ -63,14 +63,86 @@ pub(crate) fn of_answer(answer: anyhow::Result<bool>) -> ExitCode {
 
 /// Words that cannot be understood. `run` and `elect` answer with a code of their own for that: 2 could be their command's.
 pub(crate) fn of_usage(error: &clap::Error) -> ExitCode {
-    // A closed pipe is no reason to panic.
-    let _ = error.print();
     if !error.use_stderr() {
+        // A closed pipe is no reason to panic.
+        let _ = error.print();
         return ExitCode::SUCCESS;
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+    } else {
+        say(&usage(&error.render().to_string()));
     }
     // What can be understood of it all the same says which verb was meant.
     let meant = Cli::command().ignore_errors(true).try_get_matches();
     let verb = meant.as_ref().ok().and_then(|matches| matches.subcommand_name());
     let runs = verb.is_some_and(|verb| RUNNING.contains(&verb));
     ExitCode::from(if runs { FAILED } else { 2 })
+}
+
+/// What clap says, in the form that everything else is said in: what is wrong, what was probably meant, how it is typed.
+fn usage(rendered: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut typed = None;
+    for paragraph in rendered.split("\n\n") {
+        let one: Vec<_> = paragraph.split_whitespace().collect();
+        let one = one.join(" ");
+        if let Some(wrong) = one.strip_prefix("error: ") {
+            lines.push(wrong.to_owned());
+        } else if one.starts_with("tip: ") {
+            lines.truncate(1);
+            lines.push(one.replace(" tip: ", "; "));
+        } else if one.starts_with("Usage: ") {
+            typed = paragraph
+                .trim()
+                .lines()
+                .next()
+                .map(|first| first.replacen("Usage", "usage", 1));
+        }
+    }
+    lines.push(typed.map_or_else(
+        || "for more, try --help".to_owned(),
+        |typed| format!("{typed}; for more, try --help"),
+    ));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is typed wrong is told in three lines at most, the first of which names it.
+    #[test]
+    fn usage_errors_have_three_lines_at_most() {
+        for (words, first) in [
+            (&["list", "--frob"][..], "unexpected argument '--frob' found"),
+            (
+                &["break", "x"],
+                "the following required arguments were not provided: --reason <TEXT>",
+            ),
+            (&["lst"], "unrecognized subcommand 'lst'"),
+            (
+                &["run", "--ttl", "5", "x", "y"],
+                "invalid value '5' for '--ttl <DURATION>'",
+            ),
+            (
+                &["list", "-o", "yaml"],
+                "invalid value 'yaml' for '--output <OUTPUT>'",
+            ),
+            (&["run", "-n", "-w", "1s", "x", "y"], "the argument '--nonblock'"),
+            (
+                &["show"],
+                "the following required arguments were not provided: <NAME>",
+            ),
+        ] {
+            let words = ["leasehold"].iter().chain(words);
+            let error = Cli::command().try_get_matches_from(words).unwrap_err();
+            let said = usage(&error.render().to_string());
+            assert!(said.starts_with(first), "{said}");
+            assert!(
+                (2..=3).contains(&said.lines().count()) && said.contains("--help"),
+                "{said}"
+            );
+        }
+    }
 }

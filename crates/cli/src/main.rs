@@ -45,6 +45,7 @@ mod show;
 mod stamp;
 mod store;
 mod taking;
+mod textfile;
 mod ticket;
 mod top;
 mod trace;

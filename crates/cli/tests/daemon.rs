@@ -16,7 +16,7 @@ use stage::{Running, Stage, alive, code, eventually, printed, said};
 /// A daemon on a SQLite file, and the folder of that file.
 struct Daemon {
     running: Running,
-    _behind: Stage,
+    behind: Stage,
 }
 
 /// A stage whose store is a daemon.
@@ -34,7 +34,7 @@ fn served() -> (Stage, Daemon) {
     });
     let daemon = Daemon {
         running: daemon,
-        _behind: behind,
+        behind,
     };
     (Stage::at(url.unwrap()), daemon)
 }
@@ -138,7 +138,7 @@ fn scripts_keep_locks_through_it() {
 
 #[test]
 fn break_refuses_the_living_and_ends_the_dead() {
-    let (stage, _daemon) = served();
+    let (stage, daemon) = served();
     let script = "echo > up; while :; do sleep 0.02; done";
     let mut run = stage.start(&["--holder", "me", "run", "--ttl", "2s", "-c", script, "demo"]);
     eventually("the command", || stage.path("up").exists());
@@ -151,6 +151,7 @@ fn break_refuses_the_living_and_ends_the_dead() {
     let forced = stage.run(&["break", "demo", "--reason", "stuck", "--wait", "10s", "--force"]);
     assert_eq!(code(&forced), 0, "{}", said(&forced));
     assert_eq!(run.code(), 121, "{}", run.stderr());
+    assert!(run.stderr().contains("see who has it now"), "{}", run.stderr());
     assert_eq!(
         code(&stage.run(&["acquire", "dead", "--ttl", "10m", "--token-file", "t"])),
         0
@@ -164,6 +165,92 @@ fn break_refuses_the_living_and_ends_the_dead() {
         (last["outcome"].as_str(), last["reason"].as_str()),
         (Some("broken"), Some("its host is gone"))
     );
+    // The daemon has it too: that the living was asked and refused, then forced, and that the dead was not.
+    let log = daemon.behind.read(".local/state/leasehold/daemon/audit.jsonl");
+    let told: Vec<_> = log
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|line| line["action"].as_str().unwrap().starts_with("break"))
+        .map(|line| {
+            let what = [&line["name"], &line["action"]].map(|word| word.as_str().unwrap().to_owned());
+            assert!(line["detail"].as_str().unwrap().contains('@'), "by whom: {line}");
+            (what.join(" "), line["forced"].as_bool())
+        })
+        .collect();
+    let told: Vec<_> = told
+        .iter()
+        .map(|(what, forced)| (what.as_str(), *forced))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("demo break-refused", None),
+            ("demo break-refused", None),
+            ("demo break", Some(true)),
+            ("dead break-refused", None),
+            ("dead break", Some(false)),
+        ]
+    );
+    assert!(
+        said(&broken)
+            .lines()
+            .all(|line| !line.contains("carries no message"))
+    );
+}
+
+/// The holder is asked through the daemon before anything is watched: it reads so with its next renewal.
+#[test]
+fn break_asks_the_holder_through_the_daemon() {
+    let (stage, _daemon) = served();
+    assert_eq!(
+        code(&stage.run(&["acquire", "demo", "--ttl", "10m", "--token-file", "t"])),
+        0
+    );
+    let mut watching = stage.start(&["break", "demo", "--reason", "please, INC-7", "--wait", "50s"]);
+    watching.says("it is asked to let go");
+    assert_eq!(code(&stage.run(&["release", "--token-file", "t"])), 0);
+    assert_eq!(watching.code(), 1, "{}", watching.stderr());
+    assert!(watching.stderr().contains("is free"), "{}", watching.stderr());
+}
+
+/// The daemon ends in order or is killed, and comes back: who follows it hears that something may be missing, and then
+/// everything of its next life.
+#[test]
+fn followers_go_on_across_a_restart() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let (stage, mut daemon) = served();
+        let watch = stage.start(&["watch", "job:", "--events", "-o", "jsonl"]);
+        watch.says("following http://");
+        let told = || -> Vec<(String, String)> {
+            let all = watch.stdout();
+            let whole = all.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            let event = |line: &str| {
+                let json: serde_json::Value = serde_json::from_str(line).unwrap();
+                let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
+                (text("event"), text("name"))
+            };
+            whole.lines().map(event).collect()
+        };
+        let cycle = |name: &str| {
+            assert_eq!(code(&stage.run(&["acquire", name, "--token-file", "t"])), 0);
+            assert_eq!(code(&stage.run(&["release", "--token-file", "t"])), 0);
+        };
+        let pair = |name: &str| ["acquired", "released"].map(|what| (what.to_owned(), name.to_owned()));
+        cycle("job:1");
+        eventually("the first life", || told().len() >= 2);
+        daemon.running.signal(signal);
+        daemon.running.code();
+        let listen = stage.store().trim_start_matches("http://");
+        daemon.running = daemon.behind.start(&["serve", "--listen", listen]);
+        daemon.running.says("serving");
+        // Before the follower can be back: it is told of it all the same.
+        cycle("job:2");
+        eventually("the second life", || told().ends_with(&pair("job:2")));
+        let mut expected = pair("job:1").to_vec();
+        expected.push(("gap".to_owned(), String::new()));
+        expected.extend(pair("job:2"));
+        assert_eq!(told(), expected);
+    }
 }
 
 #[test]

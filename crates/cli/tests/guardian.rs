@@ -12,7 +12,9 @@ use leasehold::{Fence, Name};
 use leasehold_fence::sqlite;
 use rusqlite::Connection;
 use rustix::process::Signal;
-use stage::{BEAT, Running, Stage, alive, code, eventually, guardian_of, last_beat, said, signal_group};
+use stage::{
+    BEAT, Frozen, Running, Stage, alive, code, eventually, guardian_of, last_beat, said, signal_group,
+};
 
 /// Beats until it is killed, and says who it is.
 fn start_beating(stage: &Stage, ttl: &str) -> Running {
@@ -201,4 +203,30 @@ fn session_of(pid: rustix::process::Pid) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
     let (_, after_command) = stat.rsplit_once(')').unwrap();
     after_command.split_whitespace().nth(3).unwrap().parse().unwrap()
+}
+
+/// All three are suspended past the deadline, as a laptop's lid or a debugger does it: the command does not go on for a moment,
+/// and what happened is said as it was.
+#[test]
+fn suspended_together_past_the_deadline_the_command_never_goes_on() {
+    let stage = Stage::sqlite();
+    let mut run = start_beating(&stage, "2s");
+    let (pid, guardian) = (stage.pid("pid1"), guardian_of(&run));
+    let leasehold = Frozen::new(run.pid());
+    let guardian = Frozen::new(guardian);
+    signal_group(pid, Signal::STOP);
+    eventually("the lease to be over", || {
+        code(&stage.run(&["show", "demo"])) == 1
+    });
+    let beats = stage.read("beats");
+    drop(leasehold);
+    eventually("the command to be killed", || !alive(pid));
+    drop(guardian);
+    assert_eq!(run.code(), 121, "{}", run.stderr());
+    let said = run.stderr();
+    assert!(
+        said.contains("suspended past its deadline together with leasehold") && said.lines().count() <= 3,
+        "{said}"
+    );
+    assert_eq!(stage.read("beats"), beats, "nothing was done after the deadline");
 }

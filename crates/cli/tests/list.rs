@@ -107,6 +107,27 @@ fn policy_check_says_yes_no_or_error() {
     assert_eq!(code(&stage.run(&["policy", "check", "missing.toml"])), 2);
 }
 
+/// The settings of the same file are looked at too, each problem once.
+#[test]
+fn policy_check_checks_settings() {
+    let stage = Stage::sqlite();
+    let good = "store = \"memory:\"\ntimeout = \"2s\"\nholder = \"web-1\"\n[class.report]\nttl = \"45s\"\n";
+    stage.write("good.toml", good);
+    assert_eq!(code(&stage.run(&["policy", "check", "good.toml"])), 0);
+    stage.write(
+        "bad.toml",
+        "store = \"frob://x\"\ntimeout = \"5\"\nholder = \"a|b\"\naudit_file = 7\nstor = \"x\"\n[class.report]\nttl = 45\n",
+    );
+    let bad = stage.run(&["policy", "check", "bad.toml"]);
+    assert_eq!(code(&bad), 1, "{}", printed(&bad));
+    let problems = printed(&bad);
+    for line in [1, 2, 3, 4, 5, 7] {
+        let at = format!("bad.toml:{line}:");
+        assert_eq!(problems.matches(&at).count(), 1, "{at} {problems}");
+    }
+    assert_eq!(problems.lines().count(), 6, "{problems}");
+}
+
 #[test]
 fn policy_show_has_the_origin_of_every_value() {
     let stage = Stage::sqlite();

@@ -278,3 +278,92 @@ fn help_and_version() {
     assert!(!printed(&stage.run(&["--help"])).contains("__g"));
     assert!(printed(&stage.run(&["--version"])).starts_with("leasehold 0."));
 }
+
+/// What happened, as numbers for node_exporter: there before the command runs, whole at any time, and with the end in it.
+#[test]
+fn metrics_go_to_a_file() {
+    let stage = Stage::sqlite();
+    let script = "cp m.prom before.prom; while [ ! -e stop ]; do sleep 0.02; done";
+    let args = [
+        "run",
+        "--ttl",
+        "1s",
+        "--metrics-file",
+        "m.prom",
+        "-c",
+        script,
+        "job:42",
+    ];
+    let mut run = stage.start(&args);
+    eventually("a renewal in the file", || {
+        stage.read("m.prom").contains("leasehold_renew_total{store=\"sqlite\",class=\"scheduler\",namespace=\"job\",outcome=\"renewed\"}")
+    });
+    assert!(!stage.read("m.prom").contains("leasehold_release_total{"));
+    stage.write("stop", "");
+    assert_eq!(run.code(), 0, "{}", run.stderr());
+    let (before, after) = (stage.read("before.prom"), stage.read("m.prom"));
+    assert!(
+        before.contains("# TYPE leasehold_acquire_total counter"),
+        "{before}"
+    );
+    for line in [
+        "leasehold_acquire_total{store=\"sqlite\",class=\"scheduler\",namespace=\"job\",outcome=\"acquired\"} 1",
+        "leasehold_release_total{store=\"sqlite\",class=\"scheduler\",namespace=\"job\",outcome=\"released\"} 1",
+    ] {
+        assert!(
+            after.lines().any(|there| there.trim_end_matches(".0") == line),
+            "{line}: {after}"
+        );
+    }
+    assert!(!after.contains("job:42") && !after.contains("# EOF"), "{after}");
+    // Nothing else is left in the folder that a collector reads, and it may read it.
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(stage.path("m.prom")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o644);
+    let left: Vec<_> = std::fs::read_dir(stage.path("."))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("m.prom"))
+        .collect();
+    assert_eq!(left, ["m.prom"]);
+    // As Prometheus itself reads it.
+    let mut check = std::process::Command::new("promtool")
+        .args(["check", "metrics", "--extended"])
+        .stdin(std::fs::File::open(stage.path("m.prom")).unwrap())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("promtool must be installed");
+    assert!(
+        check.wait().unwrap().code().is_some_and(|code| code != 1),
+        "{after}"
+    );
+    // Busy is counted too, and a place that cannot be written is said before anything runs.
+    let mut holding = stage.start(&[
+        "run",
+        "-c",
+        "echo > held; while [ ! -e end ]; do sleep 0.02; done",
+        "busy:1",
+    ]);
+    eventually("the holder", || stage.path("held").exists());
+    let busy = stage.run(&["run", "-n", "--metrics-file", "b.prom", "busy:1", "true"]);
+    assert_eq!(code(&busy), 124);
+    assert!(
+        stage.read("b.prom").contains("outcome=\"busy\""),
+        "{}",
+        stage.read("b.prom")
+    );
+    stage.write("end", "");
+    assert_eq!(holding.code(), 0);
+    let nowhere = stage.run(&[
+        "run",
+        "--metrics-file",
+        "no/such/m.prom",
+        "job:42",
+        "touch",
+        "ran",
+    ]);
+    assert_eq!((code(&nowhere), stage.path("ran").exists()), (125, false));
+    assert!(said(&nowhere).contains("--metrics-file"), "{}", said(&nowhere));
+}

@@ -31,6 +31,7 @@ pub(crate) async fn release(
                 reason: "broken by a client of the store".to_owned(),
                 fence: Some(*fence),
                 force: true,
+                alive: None,
                 wait_ms: Some(0),
             };
             connections

@@ -94,6 +94,35 @@ impl Prometheus {
         }
     }
 
+    /// Everything, in the older text format, which the textfile collector of node_exporter reads: there a counter's own name
+    /// ends in `_total`, and nothing marks the end.
+    #[must_use]
+    pub fn encode_text(&self) -> String {
+        let mut text = String::new();
+        for line in self.encode().lines() {
+            let mut words = line.split(' ');
+            match (words.next(), words.next(), words.next()) {
+                (Some("#"), Some("EOF"), _) => continue,
+                (Some("#"), Some(what @ ("HELP" | "TYPE")), Some(name)) if self.counts(name) => {
+                    let rest: Vec<_> = words.collect();
+                    text.push_str(&format!("# {what} {name}_total {}", rest.join(" ")));
+                }
+                _ => text.push_str(line),
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Is this the name of a counter, as the newer format writes it?
+    fn counts(&self, name: &str) -> bool {
+        let own = name.strip_prefix("leasehold_").unwrap_or_default();
+        let own = format!("{own}_total");
+        let theirs = self.more.get(own.as_str());
+        let numbers = self.numbers.get(own.as_str()).map(|(_, numbers)| numbers);
+        matches!(numbers.or(theirs), Some(Numbers::Counter(_)))
+    }
+
     /// The registry, for programs that export metrics of their own beside these.
     pub fn registry(&mut self) -> &mut Registry {
         &mut self.registry

@@ -39,6 +39,7 @@ pub(crate) struct Act {
     name: Option<String>,
     fence: Option<Fence>,
     detail: Option<String>,
+    forced: Option<bool>,
 }
 
 impl Act {
@@ -49,6 +50,7 @@ impl Act {
             name: None,
             fence: None,
             detail: None,
+            forced: None,
         }
     }
 
@@ -70,6 +72,12 @@ impl Act {
         self.detail = Some(detail.to_owned());
         self
     }
+
+    /// Whether it was done to someone who may be at work.
+    pub(crate) fn forced(mut self, forced: bool) -> Self {
+        self.forced = Some(forced);
+        self
+    }
 }
 
 /// A line, in the order its hash is made of.
@@ -86,6 +94,8 @@ struct Line {
     fence: Option<Fence>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forced: Option<bool>,
     prev: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hash: Option<String>,
@@ -105,7 +115,8 @@ impl Line {
 }
 
 impl Audit {
-    /// Goes on with the file in this folder; without one, nothing is kept.
+    /// Goes on with the file in this folder; without one, nothing is kept. A last line that was cut off when the machine went
+    /// down is taken out, and the next line says so.
     ///
     /// # Errors
     /// The file cannot be used, or its chain is broken.
@@ -116,8 +127,14 @@ impl Audit {
                 let path = folder.join("audit.jsonl");
                 let shown = path.display().to_string();
                 private(&path).map_err(|why| format!("{shown}: {why}"))?;
+                let cut = mend(&path).map_err(|error| format!("{shown}: {error}"))?;
                 let last = verify(&path).map_err(|broken| format!("{shown}: {broken}"))?;
                 let file = File::options().append(true).open(&path);
+                if cut > 0 {
+                    let detail = format!("the last line was cut off after {cut} bytes, and is taken out");
+                    let act = Act::new("mended", &Principal::new("daemon", [])).detail(&detail);
+                    let _ = lines.try_send((act, None));
+                }
                 Some((file.map_err(|error| format!("{shown}: {error}"))?, last))
             }
             None => None,
@@ -140,6 +157,7 @@ impl Audit {
                         name: act.name,
                         fence: act.fence,
                         detail: act.detail,
+                        forced: act.forced,
                         prev: last.hash.clone(),
                         hash: None,
                     };
@@ -185,6 +203,28 @@ impl fmt::Debug for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Audit")
     }
+}
+
+/// Takes a last line without an end out, and answers how long it was. A whole line is one write with its end: what has none is
+/// what a machine that lost its power left of one, and nobody was told that it is on the disk.
+fn mend(path: &Path) -> std::io::Result<u64> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let whole = file.metadata()?.len();
+    let mut reader = BufReader::new(&file);
+    let (mut ended, mut piece) = (0, Vec::new());
+    loop {
+        piece.clear();
+        let read = reader.read_until(b'\n', &mut piece)?;
+        if read == 0 || piece.last() != Some(&b'\n') {
+            break;
+        }
+        ended += u64::try_from(read).unwrap_or(u64::MAX);
+    }
+    if ended < whole {
+        file.set_len(ended)?;
+        file.sync_data()?;
+    }
+    Ok(whole.saturating_sub(ended))
 }
 
 /// The end of a chain that holds.
@@ -258,7 +298,7 @@ mod tests {
             let kept = lines.iter().enumerate().filter(|(at, _)| *at != gone);
             kept.map(|(_, line)| format!("{line}\n")).collect::<String>()
         };
-        let swapped = [lines[0], lines[2], lines[1], lines[3], lines[4]].join("\n");
+        let swapped = [lines[0], lines[2], lines[1], lines[3], lines[4], ""].join("\n");
         for (bad, at) in [
             (text.replace("reason 2", "reason 9"), "line 3"),
             (without(1), "line 2"),
@@ -272,6 +312,26 @@ mod tests {
             assert!(said.starts_with(at), "{at}: {said}");
             // And the daemon does not go on with it.
             assert!(Audit::open(Some(folder.path()), BootClock::shared()).is_err());
+        }
+    }
+
+    /// The machine went down while a line was written: the daemon starts again, and the log says what happened to it.
+    #[tokio::test]
+    async fn a_line_that_was_cut_off_is_taken_out_and_told() {
+        for cut in [1, 20, 100] {
+            let folder = tempfile::tempdir().unwrap();
+            let text = written(folder.path()).await;
+            let path = folder.path().join("audit.jsonl");
+            std::fs::write(&path, &text[..text.len() - cut]).unwrap();
+            let after = written(folder.path()).await;
+            let lines: Vec<_> = after.lines().collect();
+            assert_eq!(lines.len(), 4 + 1 + 5, "{after}");
+            assert!(
+                lines[4].contains("\"action\":\"mended\"") && lines[4].contains("cut off"),
+                "{}",
+                lines[4]
+            );
+            assert_eq!(verify(&path).unwrap().lines, 10);
         }
     }
 

@@ -189,3 +189,21 @@ impl fmt::Debug for Connections {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer whose machine is gone says nothing ever again: only these make the system notice.
+    #[tokio::test]
+    async fn the_system_is_told_to_notice_peers_that_are_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        prepare(&stream);
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), SILENCE);
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 30_000);
+        assert!(stream.nodelay().unwrap());
+    }
+}

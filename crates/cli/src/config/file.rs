@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use leasehold::policy::{SETTINGS, duration, nearest};
+use leasehold::{Holder, StoreUrl};
 use toml::de::{DeTable, DeValue};
 
 use super::Settings;
@@ -50,7 +51,38 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Found>> {
     parse(&text, path).map(Some)
 }
 
+/// What is wrong with the values of settings in a file that may have classes too; keys that are not known are the policy
+/// book's to tell.
+pub(crate) fn problems(text: &str, path: &Path) -> Vec<String> {
+    let (found, problems) = examine(text, path);
+    let known =
+        |problem: &String| !problem.contains("this key is unknown") && !problem.contains("is not TOML");
+    let mut problems: Vec<_> = problems.into_iter().filter(known).collect();
+    let Settings { store, holder, .. } = found.settings;
+    if let Some(store) = store
+        && let Err(invalid) = StoreUrl::parse(&store.value)
+    {
+        problems.push(format!("{}: {invalid}", store.origin));
+    }
+    if let Some(holder) = holder
+        && let Err(invalid) = Holder::new(&holder.value)
+    {
+        problems.push(format!("{}: {invalid}", holder.origin));
+    }
+    problems
+}
+
 fn parse(text: &str, path: &Path) -> anyhow::Result<Found> {
+    let (found, mut problems) = examine(text, path);
+    match problems.len() {
+        0 => Ok(found),
+        1 => bail!("{}", problems.remove(0)),
+        more => bail!("{}\n(and {} more in this file)", problems.remove(0), more - 1),
+    }
+}
+
+/// What a text says, and everything that is wrong with it.
+fn examine(text: &str, path: &Path) -> (Found, Vec<String>) {
     let mut found = Found::default();
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut problems: Vec<String> = errors
@@ -75,11 +107,7 @@ fn parse(text: &str, path: &Path) -> anyhow::Result<Found> {
             }
         }
     }
-    match problems.len() {
-        0 => Ok(found),
-        1 => bail!("{}", problems.remove(0)),
-        more => bail!("{}\n(and {} more in this file)", problems.remove(0), more - 1),
-    }
+    (found, problems)
 }
 
 fn take(

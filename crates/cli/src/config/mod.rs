@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::file::problems;
 pub(crate) use self::layers::{Config, Valued};
 pub(crate) use self::show::main;
 use crate::args::Form;

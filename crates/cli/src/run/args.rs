@@ -1,6 +1,7 @@
 //! What people type after `leasehold run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -39,6 +40,9 @@ pub(crate) struct RunArgs {
     /// From TERM to KILL when the lease is lost; if neither this nor the class says, the smaller of 5s and ttl/6
     #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
     pub(crate) stop_grace: Option<Duration>,
+    /// Write the lock's metrics to this file, for node_exporter's textfile collector (NAME.prom)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) metrics_file: Option<PathBuf>,
     /// What to lock, e.g. job:42
     #[arg(add = ArgValueCompleter::new(complete::names))]
     pub(crate) name: String,

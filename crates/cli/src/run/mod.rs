@@ -16,13 +16,14 @@ mod terminal;
 use std::ffi::OsString;
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use leasehold::clock::{BootClock, Clock};
 use leasehold::policy::Class;
 use leasehold::policy::duration::human;
-use leasehold::{Locks, Name, Outcome, StoreUrl};
+use leasehold::{Locks, Loss, Name, Outcome, StoreUrl};
 
 use self::acquire::Got;
 pub(crate) use self::args::RunArgs;
@@ -32,6 +33,7 @@ use self::talk::Talk;
 use crate::args::Place;
 use crate::exit;
 use crate::say::{brief, say};
+use crate::textfile::{Count, Textfile};
 use crate::trace::Trace;
 
 /// How long releases and undos may still take when everything else is over.
@@ -70,7 +72,11 @@ async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
     let mut signals = Signals::listen()?;
     let (ear, mut talk, news) = Talk::new();
     let trace = Trace::from_env()?;
-    let mut opening = trace.opening(leasehold::open(order.store.to_string()).observer(ear));
+    let count = Arc::new(Count::default());
+    let opening = leasehold::open(order.store.to_string())
+        .observer(ear)
+        .observer(Arc::clone(&count) as _);
+    let mut opening = trace.opening(opening);
     if let Some(file) = place.policy_file()? {
         opening = opening.policies(file);
     }
@@ -78,6 +84,9 @@ async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
         opening = opening.holder(holder);
     }
     let locks = opening.build().await?;
+    let kind = locks.store().capabilities().kind;
+    let file = args.metrics_file.as_deref();
+    let file = file.map(|path| Textfile::begin(path, &count, kind)).transpose()?;
     let class = locks.policies().class(&args.class, BootClock.now())?;
     let grace = grace_of(args.stop_grace, args.ttl, &class);
     let mut under = locks.class(&args.class).stop_grace(grace);
@@ -109,6 +118,9 @@ async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
     };
     // Whatever happened: what was asked of the store and not answered is undone as far as it can be.
     locks.shutdown(SETTLE).await;
+    if let Some(file) = file {
+        file.end().await;
+    }
     trace.finish().await;
     code
 }
@@ -187,11 +199,20 @@ pub(crate) fn conclude(
     match ended? {
         Ended::ByItself(status) => Ok(exit::of_status(status)),
         Ended::Stopped { reason, did } => {
+            let next = match reason {
+                // The store did answer.
+                Loss::NotOwned | Loss::Broken | Loss::HealConflict => {
+                    format!(
+                        "see who has it now (leasehold show {name}), and what the command had done, before you run it again"
+                    )
+                }
+                _ => format!(
+                    "see that {} answers (leasehold show {name}), then run it again",
+                    locks.store().describe()
+                ),
+            };
             say(&format!(
-                "lost the lease on {name}: {reason}\n\
-                 the command {did}\n\
-                 see that {} answers (leasehold show {name}), then run it again",
-                locks.store().describe()
+                "lost the lease on {name}: {reason}\nthe command {did}\n{next}"
             ));
             Ok(exit::LOST)
         }

@@ -12,7 +12,14 @@ pub struct Acquire {
     /// The client's own token, `holder|class|32 hex digits`: fresh for every acquire, the same for every repetition of
     /// one. Without it the daemon makes one and answers it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(min_length = 36, max_length = 256))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(
+            min_length = 36,
+            max_length = 256,
+            pattern = "^[^|{}\\s]+\\|[a-z0-9][a-z0-9-]*\\|[0-9a-f]{32}$"
+        )
+    )]
     pub token: Option<Secret>,
     /// Chosen by the client in place of a token: asking again with the same id returns the same grant. Whoever knows
     /// it can get the grant, so choose one that nobody guesses.
@@ -115,7 +122,14 @@ pub struct Granted {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Wait {
     /// The waiting token.
-    #[cfg_attr(feature = "schema", schema(min_length = 36, max_length = 256))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(
+            min_length = 36,
+            max_length = 256,
+            pattern = "^[^|{}\\s]+\\|[a-z0-9][a-z0-9-]*\\|[0-9a-f]{32}$"
+        )
+    )]
     pub token: Secret,
     /// At most so long.
     #[cfg_attr(feature = "schema", schema(maximum = 60_000))]

@@ -9,7 +9,14 @@ use super::Secret;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Release {
     /// The token it was granted to.
-    #[cfg_attr(feature = "schema", schema(min_length = 36, max_length = 256))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(
+            min_length = 36,
+            max_length = 256,
+            pattern = "^[^|{}\\s]+\\|[a-z0-9][a-z0-9-]*\\|[0-9a-f]{32}$"
+        )
+    )]
     pub token: Secret,
     /// Refuse this token for so long, in case its acquire is still on its way; a minute if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,6 +53,9 @@ pub struct Break {
     /// At once, and even if the holder is alive.
     #[serde(default)]
     pub force: bool,
+    /// For the record, with `force`: false says that you have watched the holder yourself and it was silent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alive: Option<bool>,
     /// How long the holder is given to let go by itself; five seconds if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(maximum = 60_000))]

@@ -9,7 +9,14 @@ use super::Secret;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Renew {
     /// The token it was granted to.
-    #[cfg_attr(feature = "schema", schema(min_length = 36, max_length = 256))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(
+            min_length = 36,
+            max_length = 256,
+            pattern = "^[^|{}\\s]+\\|[a-z0-9][a-z0-9-]*\\|[0-9a-f]{32}$"
+        )
+    )]
     pub token: Secret,
     /// The fence it was granted with.
     #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^[1-9][0-9]{0,15}$"))]
@@ -51,7 +58,14 @@ pub struct RenewItem {
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 512))]
     pub name: String,
     /// The token it was granted to.
-    #[cfg_attr(feature = "schema", schema(min_length = 36, max_length = 256))]
+    #[cfg_attr(
+        feature = "schema",
+        schema(
+            min_length = 36,
+            max_length = 256,
+            pattern = "^[^|{}\\s]+\\|[a-z0-9][a-z0-9-]*\\|[0-9a-f]{32}$"
+        )
+    )]
     pub token: Secret,
     /// The fence it was granted with.
     #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^[1-9][0-9]{0,15}$"))]

@@ -65,6 +65,10 @@ pub(crate) async fn create(
     Caller(who): Caller,
     Doc(want): Doc<HoldAsk>,
 ) -> Result<Response, Refusal> {
+    // What would be begun now could not be ended in order.
+    if app.stopping.is_cancelled() {
+        return Err(Refusal::stopping());
+    }
     let _place = app.wait()?;
     let asked_at = app.clock.now();
     let name = Name::new(&want.name)?;

@@ -9,7 +9,11 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub(crate) struct HoldAsk {
     /// What to lock.
-    #[schema(min_length = 1, max_length = 512)]
+    #[schema(
+        min_length = 1,
+        max_length = 512,
+        pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$"
+    )]
     pub(crate) name: String,
     /// Chosen by the client: asking again with the same id returns the same hold, also after a restart of the daemon.
     #[serde(default)]

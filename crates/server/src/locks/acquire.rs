@@ -28,7 +28,7 @@ pub(crate) const CLASS: &str = "scheduler";
 /// the same grant.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/acquire", tag = "locks", operation_id = "acquireLock",
-    params(("name" = String, Path, description = "What to lock, e.g. job:42", min_length = 1, max_length = 512)),
+    params(("name" = String, Path, description = "What to lock, e.g. job:42", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Acquire,
     responses(
         (status = 200, description = "It is yours", body = Granted),

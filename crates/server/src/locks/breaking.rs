@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// renewed meanwhile, or is not old enough to tell. The next grant has a greater fence.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/break", tag = "locks", operation_id = "breakLock",
-    params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512)),
+    params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Break,
     responses(
         (status = 200, description = "The lease is over", body = Broken),
@@ -93,6 +93,8 @@ pub(crate) async fn break_lock(
             Found::Gone => return broken("released"),
             Found::Silent => {}
             Found::Alive => {
+                let act = Act::new("break-refused", &who).name(&name).fence(fence);
+                app.audit.act(act.detail(reason));
                 return Err(Refusal::new(
                     StatusCode::CONFLICT,
                     "holder_alive",
@@ -105,7 +107,10 @@ pub(crate) async fn break_lock(
             }
         }
     }
-    let act = Act::new("break", &who).name(&name).fence(fence).detail(reason);
+    // One whom the caller has watched and not heard of was broken like one that we have watched.
+    let forced = want.force && want.alive != Some(false);
+    let act = Act::new("break", &who).name(&name).fence(fence);
+    let act = act.detail(reason).forced(forced);
     sure(app.audit.before(act).await)?;
     match app.locks.break_lease(&name, fence, &by).await {
         Ok(Given::Released) => {

@@ -36,7 +36,7 @@ pub(crate) struct Which {
 /// Show a lock
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks", operation_id = "showLock",
-    params(("name" = String, Path, description = "What may be locked", min_length = 1, max_length = 512)),
+    params(("name" = String, Path, description = "What may be locked", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "Who holds it, or that nobody does", body = LockView),
     ),

@@ -18,7 +18,7 @@ use crate::problem::Refusal;
 /// minute, in case a repeated acquire of it is still on its way.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/release", tag = "locks", operation_id = "releaseLock",
-    params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512)),
+    params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Release,
     responses(
         (status = 200, description = "Free now", body = Released),

@@ -22,7 +22,7 @@ const ITEMS: usize = 200;
 /// Extends the lease from now, if it is still this token's with this fence. 410 means: stop.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/renew", tag = "locks", operation_id = "renewLock",
-    params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512)),
+    params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Renew,
     responses(
         (status = 200, description = "Extended", body = RenewedView),

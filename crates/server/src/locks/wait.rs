@@ -17,7 +17,7 @@ use crate::problem::Refusal;
 /// A hint says "ask again", never "you have it".
 #[utoipa::path(
     post, path = "/v1/locks/{name}/wait", tag = "locks", operation_id = "waitForLock",
-    params(("name" = String, Path, description = "What is waited for", min_length = 1, max_length = 512)),
+    params(("name" = String, Path, description = "What is waited for", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Wait,
     responses(
         (status = 200, description = "Woken, or not", body = Waited),

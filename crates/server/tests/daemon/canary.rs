@@ -4,9 +4,11 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::stage::{Plan, eventually};
+use crate::stage::{Plan, eventually, within};
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -30,6 +32,18 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
+async fn read_until(stream: &mut TcpStream, text: &mut String, end: &str) {
+    let mut piece = [0; 4096];
+    within(end, async {
+        while !text.contains(end) {
+            let read = stream.read(&mut piece).await.unwrap();
+            assert!(read > 0, "ended before {end}: {text}");
+            text.push_str(&String::from_utf8_lossy(&piece[..read]));
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn no_output_has_a_secret() {
     let log = Log::default();
@@ -47,6 +61,32 @@ async fn no_output_has_a_secret() {
     let token = format!("canary|scheduler|{nonce}");
     let secrets = [api.as_str(), nonce, "hunter2-id", "hunter2-body"];
     let mut shown = String::new();
+    // Whatever prints the documents of the wire, or the daemon itself.
+    let secret = || leasehold_http::wire::Secret::new(token.as_str());
+    shown.push_str(&format!(
+        "{:?} {:?} {:?} {:?}\n",
+        leasehold_http::wire::Acquire {
+            token: Some(secret()),
+            id: Some(leasehold_http::wire::Secret::new("hunter2-id")),
+            ..Default::default()
+        },
+        leasehold_http::wire::Release {
+            token: secret(),
+            tombstone_ms: None,
+            within_ms: None,
+        },
+        leasehold::leasehold_core::Token::parse(&token).unwrap(),
+        daemon.store,
+    ));
+    // A follower, for as long as all of this takes.
+    let mut follower = daemon.connect().await;
+    let follow = format!(
+        "GET /v1/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n",
+        daemon.address, tokens[0]
+    );
+    follower.write_all(follow.as_bytes()).await.unwrap();
+    let mut followed = String::new();
+    read_until(&mut follower, &mut followed, "retry: 1000").await;
     let mut see = |reply: crate::stage::Reply| shown.push_str(&format!("{}\n{}\n", reply.head, reply.text));
     let acquire = json!({"token": token, "ttl_ms": 60_000});
     let granted = daemon
@@ -158,6 +198,8 @@ async fn no_output_has_a_secret() {
         std::fs::read_to_string(&audit).unwrap().contains("release")
     })
     .await;
+    read_until(&mut follower, &mut followed, "event: released").await;
+    shown.push_str(&followed);
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(
         log.contains("request") && log.contains("/v1/locks/{name}/renew"),

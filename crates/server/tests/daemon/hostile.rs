@@ -234,3 +234,119 @@ async fn a_flood_does_not_cost_a_renewal() {
         .await
         .ok();
 }
+
+/// A flood of one identity's acquires, with every budget of its own used up, costs another identity neither an acquire nor a
+/// renewal.
+#[tokio::test]
+async fn a_flood_does_not_cost_another_identity() {
+    let mut plan = Plan::new();
+    let few = leasehold_server::auth::Rate {
+        per_second: 0.001,
+        burst: 20.0,
+    };
+    (plan.config.asking, plan.config.keeping) = (few, few);
+    let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
+    let daemon = plan.start().await;
+    let (flood, calm) = (Some(tokens[0].as_str()), Some(tokens[1].as_str()));
+    let call = |who, verb: &str, body| {
+        let path = format!("/v1/locks/team:1/{verb}");
+        let daemon = &daemon;
+        async move { daemon.call("POST", &path, who, Some(body)).await }
+    };
+    let mine = call(calm, "acquire", json!({})).await.ok();
+    let owned = json!({"token": mine["token"], "fence": mine["fence"]});
+    for verb in ["acquire", "renew"] {
+        let body = if verb == "acquire" {
+            json!({})
+        } else {
+            owned.clone()
+        };
+        let mut refused = 0;
+        for _ in 0..40 {
+            refused += u32::from(call(flood, verb, body.clone()).await.status == 429);
+        }
+        assert!(refused >= 15, "{verb}: {refused}");
+    }
+    for _ in 0..10 {
+        assert_eq!(call(calm, "renew", owned.clone()).await.status, 200);
+        assert_eq!(call(calm, "acquire", json!({})).await.code(), "busy");
+    }
+    call(calm, "release", json!({"token": mine["token"]})).await.ok();
+    // Nobody can use up what belongs to those who say nothing.
+    assert_eq!(daemon.get("/healthz").await.status, 200);
+}
+
+/// What is not HTTP, or too much of it, is answered or cut off (0), and nobody else notices.
+#[tokio::test]
+async fn garbage_and_heads_without_end() {
+    let daemon = Daemon::start().await;
+    let host = daemon.address;
+    let long = "x".repeat(32 * 1024);
+    let many: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
+    for (what, bytes, statuses) in [
+        ("noise", (0..=255u8).cycle().take(4096).collect::<Vec<u8>>(), &[400][..]),
+        ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(20), &[400]),
+        ("another protocol", b"*1\r\n$4\r\nPING\r\n".to_vec(), &[400]),
+        ("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &[0, 400, 505]),
+        ("a long line", format!("GET /{long} HTTP/1.1\r\nhost: {host}\r\n\r\n").into_bytes(), &[414, 431]),
+        ("a long header", format!("GET / HTTP/1.1\r\nhost: {host}\r\nx: {long}\r\n\r\n").into_bytes(), &[431]),
+        ("many headers", format!("GET / HTTP/1.1\r\nhost: {host}\r\n{many}\r\n").into_bytes(), &[431]),
+        ("two lengths", format!("POST /v1/locks/x/acquire HTTP/1.1\r\nhost: {host}\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{{}}").into_bytes(), &[400]),
+        ("a bad chunk", format!("POST /v1/locks/x/acquire HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n").into_bytes(), &[400]),
+        ("no host", b"GET /v1/locks HTTP/1.1\r\nconnection: close\r\n\r\n".to_vec(), &[400, 421]),
+        ("a foreign URL", b"GET http://evil.example/v1/locks HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n".to_vec(), &[400, 421]),
+    ] {
+        let reply = daemon.bytes(&bytes).await;
+        assert!(statuses.contains(&reply.status), "{what}: {reply:?}");
+        assert!(reply.text.len() < 1024, "{what}: nothing of it is repeated");
+    }
+    // A body whose length was announced is not waited for when it is too large.
+    let reply = daemon
+        .raw(&format!(
+            "POST /v1/locks/x/acquire HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: 99999999\r\n\r\n{{"
+        ))
+        .await;
+    assert_eq!((reply.status, reply.code().as_str()), (413, "too_large"));
+    unharmed(&daemon).await;
+}
+
+/// Whoever closes its side, or vanishes with a reset, is not waited for; what it asked for is not left behind.
+#[tokio::test]
+async fn half_closed_and_reset_connections() {
+    let daemon = Daemon::start().await;
+    let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
+    let waiters = async || daemon.get("/v1/locks/job:1").await.ok()["waiters"].clone();
+    let body = r#"{"wait_ms":60000}"#;
+    let ask = format!(
+        "POST /v1/locks/job:1/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        daemon.address,
+        body.len()
+    );
+    for reset in [false, true] {
+        let mut gone = Vec::new();
+        for _ in 0..20 {
+            let mut stream = daemon.connect().await;
+            stream.write_all(ask.as_bytes()).await.unwrap();
+            gone.push(stream);
+        }
+        crate::stage::eventually("waiters", async || waiters().await == 20).await;
+        for stream in &mut gone {
+            if reset {
+                stream.set_zero_linger().unwrap();
+            } else {
+                stream.shutdown().await.unwrap();
+            }
+        }
+        if reset {
+            gone.clear();
+        }
+        crate::stage::eventually("them to be forgotten", async || waiters().await == 0).await;
+    }
+    daemon
+        .post("/v1/locks/job:1/release", json!({"token": mine["token"]}))
+        .await
+        .ok();
+    assert_eq!(daemon.get("/v1/locks/job:1").await.ok()["held"], false);
+    unharmed(&daemon).await;
+}

@@ -189,6 +189,16 @@ async fn breaking_asks_waits_refuses_and_is_recorded() {
     let audit = std::fs::read_to_string(daemon.state().join("audit.jsonl")).unwrap();
     let line = audit.lines().find(|line| line.contains("\"break\"")).unwrap();
     assert!(line.contains("\"local\"") && line.contains("stuck"), "{line}");
+    // That it was done to someone who may be at work is in it, and that it was refused before.
+    assert!(line.contains("\"forced\":true"), "{line}");
+    let refused = audit
+        .lines()
+        .find(|line| line.contains("\"break-refused\""))
+        .unwrap();
+    assert!(
+        refused.contains("stuck") && !refused.contains("forced"),
+        "{refused}"
+    );
     assert!(leasehold_server::verify_audit(&daemon.state().join("audit.jsonl")).is_ok());
     eventually("the history to say so", async || {
         daemon.get("/v1/history").await.ok()["holds"][0]["ended"] == "broken"
@@ -229,4 +239,14 @@ async fn a_holder_that_lets_go_or_is_silent() {
         matches!(dead["how"].as_str(), Some("broken" | "released")),
         "{dead}"
     );
+    // Whoever has watched the holder itself says so, and it was not forced.
+    daemon.post("/v1/locks/gone/acquire", json!({})).await.ok();
+    let watched = json!({"reason": "its host is gone", "force": true, "alive": false});
+    daemon.post("/v1/locks/gone/break", watched).await.ok();
+    let audit = std::fs::read_to_string(daemon.state().join("audit.jsonl")).unwrap();
+    let line = audit
+        .lines()
+        .find(|line| line.contains("its host is gone"))
+        .unwrap();
+    assert!(line.contains("\"forced\":false"), "{line}");
 }

@@ -120,6 +120,8 @@ async fn stopping_tells_everybody() {
     );
     assert_eq!(streamed.status, 200);
     assert_eq!(daemon.get("/readyz").await.status, 503);
+    let late = daemon.post("/v1/holds", json!({"name": "job:3"})).await;
+    assert_eq!((late.status, late.code().as_str()), (503, "stopping"), "{late:?}");
     // The client of a hold is asked to let go, and can; with the last one the daemon is gone.
     let beat = daemon
         .call("POST", "/v1/holds/h/heartbeat", None, None)

@@ -1,0 +1,37 @@
+_clap_complete_leasehold() {
+    # Bash parts words at `:` and `=` too, and names have colons: what stands together in the line is put together again.
+    local words=() index=0 at word rest=$COMP_LINE bare
+    for at in "${!COMP_WORDS[@]}"; do
+        word=${COMP_WORDS[at]}
+        bare=${rest#"${rest%%[![:space:]]*}"}
+        if ((at > 0)) && [[ $rest == "$bare" && -n $word ]]; then
+            words[${#words[@]} - 1]+=$word
+        else
+            words+=("$word")
+        fi
+        rest=${bare#"$word"}
+        ((at == COMP_CWORD)) && index=$((${#words[@]} - 1))
+    done
+    local IFS=$'\013' space=true
+    compopt +o nospace 2>/dev/null && space=false
+    COMPREPLY=($(
+        _CLAP_IFS="$IFS" _CLAP_COMPLETE_INDEX="$index" _CLAP_COMPLETE_COMP_TYPE="$COMP_TYPE" \
+            _CLAP_COMPLETE_SPACE="$space" COMPLETE=bash leasehold -- "${words[@]}"
+    ))
+    if [[ $? != 0 ]]; then
+        unset COMPREPLY
+        return
+    fi
+    # Bash puts a reply in the place of its own last piece, so what stands before that piece goes.
+    local whole=${words[index]}
+    local before=${whole%"$2"}
+    COMPREPLY=("${COMPREPLY[@]#"$before"}")
+    if [[ $space == false && "${COMPREPLY-}" =~ [=/:]$ ]]; then
+        compopt -o nospace
+    fi
+}
+if ((BASH_VERSINFO[0] > 4 || (BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4))); then
+    complete -o nospace -o bashdefault -o nosort -F _clap_complete_leasehold leasehold
+else
+    complete -o nospace -o bashdefault -F _clap_complete_leasehold leasehold
+fi
