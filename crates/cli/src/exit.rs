@@ -10,7 +10,7 @@ use std::process::{ExitCode, ExitStatus};
 use clap::CommandFactory;
 
 use crate::args::Cli;
-use crate::say::{brief, say};
+use crate::say::{say, told};
 
 /// The lease was lost and the command was stopped.
 pub(crate) const LOST: u8 = 121;
@@ -55,7 +55,7 @@ pub(crate) fn of_answer(answer: anyhow::Result<bool>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            say(&brief(&format!("{error:#}")));
+            say(&told(&error));
             ExitCode::from(2)
         }
     }

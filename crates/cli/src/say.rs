@@ -14,6 +14,20 @@ pub(crate) fn say(text: &str) {
     let _ = std::io::stderr().lock().write_all(all.as_bytes());
 }
 
+/// An error with what is behind it, in at most three lines. What one of them has said already, its cause does not repeat.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut all = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if !all.contains(&text) {
+            let comma = if all.is_empty() { "" } else { ": " };
+            all.push_str(comma);
+            all.push_str(&text);
+        }
+    }
+    brief(&all)
+}
+
 /// At most three lines. Only a policy file can have more to say, and there is a verb for that.
 pub(crate) fn brief(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
@@ -28,7 +42,21 @@ pub(crate) fn brief(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::brief;
+    use super::{brief, told};
+
+    #[test]
+    fn nothing_is_said_twice() {
+        let cause = anyhow::anyhow!("connection refused (nothing was changed)");
+        let error = cause
+            .context("store x: connection refused (nothing was changed)")
+            .context("cannot list");
+        assert_eq!(
+            told(&error),
+            "cannot list: store x: connection refused (nothing was changed)"
+        );
+        let error = anyhow::anyhow!("refused").context("cannot connect");
+        assert_eq!(told(&error), "cannot connect: refused");
+    }
 
     #[test]
     fn no_message_has_more_than_three_lines() {

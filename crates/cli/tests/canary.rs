@@ -40,6 +40,8 @@ fn certificate(stage: &Stage) {
             "/CN=localhost",
             "-addext",
             "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
         ])
         .args(["-days", "2", "-keyout", "key.pem", "-out", "cert.pem"])
         .current_dir(stage.path("."))
@@ -194,7 +196,8 @@ fn no_process_writes_a_secret() {
             address.trim_start_matches("https://")
         ),
     ] {
-        let mut command = Stage::at(store).command(&["list"]);
+        let stage = Stage::at(store);
+        let mut command = stage.command(&["list"]);
         loud(&mut command);
         let output = command.output().unwrap();
         assert_eq!(code(&output), 2, "{}", said(&output));

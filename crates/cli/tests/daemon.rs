@@ -106,6 +106,13 @@ fn a_daemon_that_dies_is_an_outage() {
         let output = stage.run(args);
         assert_eq!(code(&output), 2, "{args:?}: {}", said(&output));
         assert!(said(&output).lines().count() <= 3, "{}", said(&output));
+        // What went wrong is said once.
+        assert_eq!(
+            said(&output).matches("nothing was changed").count(),
+            1,
+            "{}",
+            said(&output)
+        );
     }
 }
 

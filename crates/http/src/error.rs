@@ -88,9 +88,10 @@ pub(crate) fn nonsense(what: &str) -> Failure {
 }
 
 /// For questions that change nothing, nothing has happened whatever went wrong.
-pub(crate) fn read_only(failure: Failure) -> Failure {
-    let message = failure.message().to_owned();
-    Failure::not_done(failure.cause, message).with_source(failure)
+pub(crate) fn read_only(mut failure: Failure) -> Failure {
+    // The same failure, not one around it: what went wrong is said once.
+    failure.unknown = false;
+    failure
 }
 
 /// The daemon's own words, cut to a length that fits a message.

@@ -32,7 +32,7 @@ use self::supervise::{Ended, Run};
 use self::talk::Talk;
 use crate::args::Place;
 use crate::exit;
-use crate::say::{brief, say};
+use crate::say::{say, told};
 use crate::textfile::{Count, Textfile};
 use crate::trace::Trace;
 
@@ -62,7 +62,7 @@ pub(crate) fn to_the_end(work: impl Future<Output = anyhow::Result<u8>>) -> Exit
         Err(error) => Err(error.into()),
     };
     ExitCode::from(code.unwrap_or_else(|error| {
-        say(&brief(&format!("{error:#}")));
+        say(&told(&error));
         exit::FAILED
     }))
 }

@@ -67,18 +67,56 @@ fn heading<'a>(model: &'a Model, now: Moment, colour: bool) -> Line<'a> {
     Line::from(parts)
 }
 
+/// What there is room for. Names and holders come first: on a small terminal the rest gives way.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    fence: bool,
+    class: u16,
+    bar: usize,
+    age: u16,
+}
+
+impl Room {
+    fn of(width: u16) -> Self {
+        let (fence, class, bar, age) = match width {
+            120.. => (true, 17, BAR, 9),
+            100.. => (false, 17, BAR, 9),
+            _ => (false, 10, BAR / 2 - 2, 7),
+        };
+        Self {
+            fence,
+            class,
+            bar,
+            age,
+        }
+    }
+
+    fn widths(self) -> Vec<Constraint> {
+        let bar = u16::try_from(self.bar + 11).unwrap_or(27);
+        let mut widths = vec![
+            Constraint::Fill(3),
+            Constraint::Fill(2),
+            Constraint::Length(self.class),
+        ];
+        widths.extend(self.fence.then_some(Constraint::Length(16)));
+        widths.extend([bar, self.age, 8].map(Constraint::Length));
+        widths
+    }
+}
+
 fn draw_locks(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Moment, colour: bool) {
+    let room = Room::of(area.width);
     let heads = [
-        (Some(Column::Name), "NAME"),
-        (Some(Column::Holder), "HOLDER"),
-        (None, "CLASS"),
-        (None, "FENCE"),
-        (Some(Column::Remaining), "REMAINING"),
-        (Some(Column::Age), "AGE"),
-        (Some(Column::Waiters), "WAITERS"),
+        Some((Some(Column::Name), "NAME")),
+        Some((Some(Column::Holder), "HOLDER")),
+        Some((None, "CLASS")),
+        room.fence.then_some((None, "FENCE")),
+        Some((Some(Column::Remaining), "REMAINING")),
+        Some((Some(Column::Age), "AGE")),
+        Some((Some(Column::Waiters), "WAITERS")),
     ];
     let arrow = if model.backwards { "▲" } else { "▼" };
-    let head = heads.map(|(column, text)| {
+    let head = heads.into_iter().flatten().map(|(column, text)| {
         let sorted = column == Some(model.sort);
         Cell::from(if sorted {
             format!("{text}{arrow}")
@@ -90,23 +128,14 @@ fn draw_locks(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Moment, col
     let rows = rows
         .into_iter()
         .skip(model.top)
-        .map(|(lease, left, share)| row(lease, left, share, colour));
-    let widths = [
-        Constraint::Fill(3),
-        Constraint::Fill(2),
-        Constraint::Length(17),
-        Constraint::Length(16),
-        Constraint::Length(u16::try_from(BAR + 11).unwrap_or(27)),
-        Constraint::Length(9),
-        Constraint::Length(8),
-    ];
-    let table = Table::new(rows, widths)
+        .map(|(lease, left, share)| row(lease, left, share, room, colour));
+    let table = Table::new(rows, room.widths())
         .header(Row::new(head).style(Style::new().add_modifier(Modifier::BOLD)))
         .column_spacing(1);
     frame.render_widget(table, area);
 }
 
-fn row<'a>(lease: &'a Lease, left: Option<Duration>, share: f64, colour: bool) -> Row<'a> {
+fn row<'a>(lease: &'a Lease, left: Option<Duration>, share: f64, room: Room, colour: bool) -> Row<'a> {
     let missing = || "-".to_owned();
     let time = left.map_or_else(|| "never ends".to_owned(), short);
     let hue = if share > 0.5 {
@@ -116,28 +145,32 @@ fn row<'a>(lease: &'a Lease, left: Option<Duration>, share: f64, colour: bool) -
     } else {
         Color::Red
     };
-    Row::new([
-        Cell::from(lease.name.as_str()),
-        Cell::from(lease.holder.as_str()),
-        Cell::from(lease.class.clone().unwrap_or_else(missing)),
-        Cell::from(lease.fence.map_or_else(missing, |fence| fence.to_string())),
-        Cell::from(Line::from(vec![
-            Span::styled(bar(share), paint(colour, hue)),
+    let fence = || Cell::from(lease.fence.map_or_else(missing, |fence| fence.to_string()));
+    let cells = [
+        Some(Cell::from(lease.name.as_str())),
+        Some(Cell::from(lease.holder.as_str())),
+        Some(Cell::from(lease.class.clone().unwrap_or_else(missing))),
+        room.fence.then(fence),
+        Some(Cell::from(Line::from(vec![
+            Span::styled(bar(share, room.bar), paint(colour, hue)),
             Span::raw(format!(" {time}")),
-        ])),
-        Cell::from(lease.age.map_or_else(missing, short)),
-        Cell::from(lease.waiters.map_or_else(missing, |waiters| waiters.to_string())),
-    ])
+        ]))),
+        Some(Cell::from(lease.age.map_or_else(missing, short))),
+        Some(Cell::from(
+            lease.waiters.map_or_else(missing, |waiters| waiters.to_string()),
+        )),
+    ];
+    Row::new(cells.into_iter().flatten())
 }
 
 /// What is left, as a bar of a fixed width.
-fn bar(share: f64) -> String {
+fn bar(share: f64, width: usize) -> String {
     // The share is between 0 and 1, so this is between 0 and the width.
-    let full = (share * BAR as f64).round() as usize;
+    let full = (share * width as f64).round() as usize;
     format!(
         "{}{}",
-        "█".repeat(full.min(BAR)),
-        "░".repeat(BAR.saturating_sub(full))
+        "█".repeat(full.min(width)),
+        "░".repeat(width.saturating_sub(full))
     )
 }
 
@@ -215,12 +248,16 @@ mod tests {
     }
 
     fn screen(model: &Model, seconds: u64) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(110, 12)).unwrap();
+        screen_of(model, seconds, 130)
+    }
+
+    fn screen_of(model: &Model, seconds: u64, width: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, 12)).unwrap();
         terminal
             .draw(|frame| draw(frame, model, at(seconds), true))
             .unwrap();
         let buffer = terminal.backend().buffer().clone();
-        let lines = buffer.content().chunks(110).map(|line| {
+        let lines = buffer.content().chunks(usize::from(width)).map(|line| {
             let line: String = line.iter().map(|cell| cell.symbol()).collect();
             format!("{}\n", line.trim_end())
         });
@@ -268,6 +305,44 @@ mod tests {
         assert!(shown.contains("acquired job:c host:9"), "{shown}");
         // Time goes on between two looks.
         assert!(screen(&model, 40).contains(" 21s"), "{}", screen(&model, 40));
+    }
+
+    /// Names and holders are there however small it is; fences only where there is room.
+    #[test]
+    fn a_small_terminal_shows_what_matters() {
+        let mut model = Model::new("memory:".into(), false);
+        let long = format!("job:{}", "x".repeat(60));
+        look(
+            &mut model,
+            1,
+            &[
+                lease("job:nightly-42", 1_794_797_960_586_330, 60, 3),
+                lease(&long, 8, 30, 0),
+            ],
+        );
+        for width in [80, 99, 100, 119, 120, 200] {
+            let shown = screen_of(&model, 1, width);
+            let line = shown
+                .lines()
+                .find(|line| line.contains("job:nightly"))
+                .expect(&shown);
+            let words: Vec<_> = line.split_whitespace().collect();
+            assert_eq!(words[0], "job:nightly-42", "{width}: {shown}");
+            assert!(words[1].starts_with("host:179"), "{width}: {shown}");
+            assert_eq!(words[2], "scheduler", "{width}: {shown}");
+            assert!(
+                line.contains('█') && line.contains(" 1m") && line.trim_end().ends_with('3'),
+                "{width}: {shown}"
+            );
+            assert_eq!(
+                line.contains(" 1794797960586330 "),
+                width >= 120,
+                "{width}: {shown}"
+            );
+            for head in ["NAME", "HOLDER", "CLASS", "REMAINING", "AGE", "WAITERS"] {
+                assert!(shown.lines().nth(1).unwrap().contains(head), "{width}: {shown}");
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request as HttpRequest, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -174,14 +174,21 @@ impl Gate {
 
     async fn read(&self, body: Body, own: usize) -> Result<Vec<u8>, Refusal> {
         let (app, limit) = (&self.app, self.app.config.body_limit.max(own));
-        let reading = Limited::new(body, limit).collect();
-        match until(&*app.clock, app.clock.now() + app.config.body_timeout, reading).await {
-            Some(Ok(body)) => Ok(body.to_bytes().into()),
-            Some(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => Err(Refusal::new(
+        let too_large = || {
+            Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "too_large",
                 format!("a body has at most {limit} bytes"),
-            )),
+            )
+        };
+        // Announced: not worth waiting for.
+        if usize::try_from(body.size_hint().lower()).map_or(true, |announced| announced > limit) {
+            return Err(too_large());
+        }
+        let reading = Limited::new(body, limit).collect();
+        match until(&*app.clock, app.clock.now() + app.config.body_timeout, reading).await {
+            Some(Ok(body)) => Ok(body.to_bytes().into()),
+            Some(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
             Some(Err(_)) => Err(Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "bad_request",
