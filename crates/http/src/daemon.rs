@@ -63,6 +63,20 @@ impl Daemon {
         settle(&answer, "a question").map_err(error::read_only)
     }
 
+    /// Reads what stands at this path, query included, as text: `/metrics`, a page of `/v1/history`.
+    ///
+    /// # Errors
+    /// No answer came.
+    pub async fn text(&self, path: &str) -> Asked<String> {
+        let answer = self.connections.get(path).await.map_err(error::read_only)?;
+        if (200..300).contains(&answer.status) {
+            return Ok(Ok(String::from_utf8_lossy(&answer.body).into_owned()));
+        }
+        settle::<serde::de::IgnoredAny>(&answer, "a question")
+            .map_err(error::read_only)
+            .map(|refused| refused.map(|_| String::new()))
+    }
+
     /// Sends a document below `/v1/` and reads the answer.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Unreadable, unreadable};
@@ -7,7 +8,8 @@ use crate::evidence::Evidence;
 use crate::sample::Sample;
 
 /// A daemon's history of holds: one JSON object a line, or the document of `/v1/history` with them in `holds`. Of each: `class`, and
-/// `held_ms`, the time it was held. Holds that are not over have none and are left out.
+/// `from` and `to`, or `held_ms`, the time it was held. Holds that are not over have neither and are left out, as are those that ended with
+/// the daemon: nobody knows how long they were.
 ///
 /// # Errors
 /// A line that is no JSON object.
@@ -37,8 +39,17 @@ pub fn history(text: &str, class: &str) -> Result<Evidence, Unreadable> {
 
 fn of_class(hold: &Value, class: &str) -> Option<Duration> {
     let same = hold.get("class").and_then(Value::as_str) == Some(class);
-    let millis = hold.get("held_ms").and_then(Value::as_u64)?;
-    same.then(|| Duration::from_millis(millis))
+    let held = match hold.get("held_ms").and_then(Value::as_u64) {
+        Some(millis) => Duration::from_millis(millis),
+        None => between(hold)?,
+    };
+    same.then_some(held)
+}
+
+fn between(hold: &Value) -> Option<Duration> {
+    let at = |field| hold.get(field)?.as_str()?.parse::<Timestamp>().ok();
+    // A wall clock that was set back in between says nothing.
+    Duration::try_from(at("to")?.duration_since(at("from")?)).ok()
 }
 
 #[cfg(test)]
@@ -53,6 +64,12 @@ mod tests {
         assert_eq!(evidence.held, Sample::of([Duration::from_millis(1500)]));
         let document = r#"{"schema_version":1,"holds":[{"class":"scheduler","held_ms":1500}]}"#;
         assert_eq!(history(document, "scheduler").unwrap(), evidence);
+        // As `/v1/history` has them.
+        let served = r#"{"holds":[
+            {"seq":2,"name":"job:2","class":"scheduler","holder":"a","fence":"8","from":"2026-11-16T04:00:02.000Z"},
+            {"seq":1,"name":"job:1","class":"scheduler","holder":"a","fence":"7","from":"2026-11-16T04:00:00.000Z",
+             "to":"2026-11-16T04:00:01.500Z","ended":"released"}]}"#;
+        assert_eq!(history(served, "scheduler").unwrap(), evidence);
         let said = history("{}\nnot json", "scheduler").unwrap_err().to_string();
         assert!(said.starts_with("line 2: is not JSON"), "{said}");
     }

@@ -18,6 +18,7 @@ Exit codes: 0 advice given and the takeover target (if any) can be met, 1 it can
 
 Examples:
   leasehold advise scheduler --from held.txt --slo 30s
+  leasehold advise scheduler --from http://127.0.0.1:7420
   curl -s http://127.0.0.1:7420/metrics | leasehold advise scheduler --from -
   leasehold advise scheduler --p99 18s --jitter 4s --guard 2s
   leasehold advise scheduler --from held.txt --what-if ttl=12s
@@ -26,8 +27,9 @@ pub(crate) struct AdviseArgs {
     /// The class to advise on
     #[arg(default_value = "scheduler")]
     pub(crate) class: String,
-    /// Recorded data: a file of durations, a daemon's history, or text from /metrics; - for standard input
-    #[arg(long, value_name = "FILE")]
+    /// Recorded data: a running daemon at http://HOST:PORT, or a file of durations, of its history, or of text from /metrics; - for
+    /// standard input
+    #[arg(long, value_name = "FILE|URL")]
     pub(crate) from: Option<PathBuf>,
     /// What is in it, if it cannot be told from its first line
     #[arg(long, value_enum, value_name = "KIND")]
@@ -41,6 +43,10 @@ pub(crate) struct AdviseArgs {
     /// What is added on top; a tenth of the p99 if not given
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) guard: Option<Duration>,
+    /// How long work is given to stop before its lease ends, if not what the class says; `run` takes the smaller of 5s and a
+    /// sixth of the TTL unless it is told otherwise
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) stop_grace: Option<Duration>,
     /// The takeover target: from a holder's crash to the next owner, at most
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) slo: Option<Duration>,

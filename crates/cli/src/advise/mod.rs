@@ -1,6 +1,7 @@
 //! `leasehold advise`: a TTL from recorded data.
 
 mod args;
+mod daemon;
 mod print;
 
 use std::io::{Read, Write};
@@ -21,14 +22,20 @@ const FRESH: &str = "leasehold.toml";
 pub(crate) fn main(place: &Place, args: &AdviseArgs) -> anyhow::Result<bool> {
     let class = place.book()?.class(&args.class, BootClock.now())?;
     let evidence = match &args.from {
-        Some(path) => read(path, args.kind, &args.class)?,
+        Some(path) => match path
+            .to_str()
+            .filter(|text| text.starts_with("http://") || text.starts_with("https://"))
+        {
+            Some(url) => daemon::read(place, url, &args.class)?,
+            None => read(path, args.kind, &args.class)?,
+        },
         None => Evidence::default(),
     };
     let wishes = Wishes {
         p99: args.p99,
         jitter: args.jitter,
         guard: args.guard,
-        stop_grace: class.stop_grace,
+        stop_grace: args.stop_grace.unwrap_or(class.stop_grace),
         lock_delay: class.release.lock_delay,
         takeover_slo: args.slo,
         current: Some(class.ttl.get()),
