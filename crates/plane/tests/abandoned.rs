@@ -17,6 +17,7 @@ use bed::{Bed, Hand, LONG, handled, pulled};
 use leasehold_core::Hold;
 use leasehold_plane::approval::Verdict;
 use leasehold_plane::loops::{Ticker, Which};
+use leasehold_plane::store::{Mail, PlaneStore, Queue};
 use leasehold_plane::work::{Handler, Publisher, Works};
 use leasehold_plane::workflow::StartRun;
 use leasehold_plane::{Job, JobSpec, JobState, PlaneError};
@@ -103,6 +104,49 @@ async fn does_not_write_scheduled() {
     let (bed, hand) = stopped_after("read signal", steady(), handled("a")).await;
     assert_eq!(hand.plane.job("a").await.unwrap().state, JobState::Pending);
     done_by_another(&bed, "a").await;
+}
+
+/// The hold is compared with the clock before each try of a write, not only before the first.
+#[tokio::test(start_paused = true)]
+async fn does_not_repeat_an_unanswered_write() {
+    let bed = Bed::new();
+    let hand = bed.hand("sleeper", steady());
+    hand.plane.submit(handled("j")).await.unwrap();
+    let locks = hand.plane.locks().class("scheduler");
+    let hold = locks.acquire("job:j").await.unwrap().held().unwrap();
+    let job = hand.plane.job("j").await.unwrap();
+    hand.store.lose_answers(1);
+    hand.store.sleep_after("write job SCHEDULED", LONG);
+    let out = hand.plane.ledger().apply(&hold, &job, job.schedule()).await;
+    assert!(matches!(out, Err(PlaneError::Lost(_))), "{out:?}");
+    nothing_after(&hand);
+}
+
+/// The ledger itself refuses, whoever calls it and however: nothing else has to notice first.
+#[tokio::test(start_paused = true)]
+async fn does_not_acknowledge_or_publish_by_the_ledger_itself() {
+    let bed = Bed::new();
+    let hand = bed.hand("sleeper", steady());
+    hand.plane.submit(handled("j")).await.unwrap();
+    let locks = hand.plane.locks().class("scheduler");
+    let hold = locks.acquire("job:j").await.unwrap().held().unwrap();
+    let visible = hand.plane.settings().visible;
+    let taken = hand.store.take(Queue::Jobs, 1, visible).await.unwrap();
+    hand.store.sleep_after("read job", LONG);
+    hand.plane.job("j").await.unwrap();
+    let ledger = hand.plane.ledger();
+    let acked = ledger.ack(&hold, &taken[0]).await;
+    assert!(matches!(acked, Err(PlaneError::Lost(_))), "{acked:?}");
+    let mail = Mail {
+        queue: Queue::Jobs,
+        id: "m".into(),
+        to: "j".into(),
+        body: "{}".into(),
+        due_in: LONG,
+    };
+    let sent = ledger.publish(&hold, &mail).await;
+    assert!(matches!(sent, Err(PlaneError::Lost(_))), "{sent:?}");
+    nothing_after(&hand);
 }
 
 #[tokio::test(start_paused = true)]

@@ -406,6 +406,13 @@ async fn admission_is_a_limit() {
     };
     assert!(!hand.plane.start(named()).await.unwrap().repeated);
     assert!(hand.plane.start(named()).await.unwrap().repeated);
+    let keyed = || StartRun {
+        key: Some("once".into()),
+        ..start("third")
+    };
+    let first = hand.plane.start(keyed()).await.unwrap().run.id;
+    hand.plane.start(start("third")).await.unwrap();
+    assert_eq!(hand.plane.start(keyed()).await.unwrap().run.id, first);
     assert_eq!(
         hand.plane.start(start("other")).await.unwrap_err().code(),
         "limit_reached"

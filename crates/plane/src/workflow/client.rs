@@ -203,12 +203,14 @@ impl Plane {
         let running = self.ledger.call(self.ledger.store.count(&query)).await?;
         if running >= limit {
             // Whoever says again what was admitted is answered with it, not with the limit.
-            let there = self
-                .ledger
-                .call(self.ledger.store.read(Kind::Run, &run.id))
-                .await?;
-            if there.is_some() {
+            let store = &self.ledger.store;
+            if self.ledger.call(store.read(Kind::Run, &run.id)).await?.is_some() {
                 return Err(Refusal::Exists.into());
+            }
+            if let Some(key) = &write.entry.key
+                && let Some(id) = self.ledger.call(store.by_key(Kind::Run, key)).await?
+            {
+                return Err(Refusal::Key { id }.into());
             }
             return Err(PlaneError::Limit {
                 org: run.org.clone(),
