@@ -76,6 +76,8 @@ pub(super) async fn judge(
             fenced.insert(job.id.clone());
         }
         let mut ends = 0;
+        // When the attempt under way was taken up.
+        let mut taken = None;
         for event in plane.job_history(&job.id).await? {
             let event = view::event(&event);
             let to: Option<JobState> = event["to"].as_str().and_then(|state| state.parse().ok());
@@ -94,8 +96,12 @@ pub(super) async fn judge(
                     *seen.during_outage.entry(job.spec.class.clone()).or_default() += 1;
                 }
             }
-            if to == Some(JobState::Retrying) {
-                takeover(&mut seen, &job.id, &event, faults);
+            match to {
+                Some(JobState::Scheduled | JobState::Dispatched | JobState::Running) => {
+                    taken = taken.or(event["at_ms"].as_u64());
+                }
+                Some(JobState::Retrying) => takeover(&mut seen, &job.id, &event, taken.take(), faults),
+                _ => {}
             }
         }
         if ends > 1 {
@@ -147,8 +153,9 @@ fn outlived(effects: &str, fenced: &BTreeSet<String>) -> Vec<String> {
     found
 }
 
-/// How long after a fault one of its victim's jobs was taken over.
-fn takeover(seen: &mut Seen, job: &str, event: &Value, faults: &[Done]) {
+/// How long after a fault one of its victim's jobs was taken over. What it took up after the fault was over is not the fault's
+/// victim: its owner was lost to something else.
+fn takeover(seen: &mut Seen, job: &str, event: &Value, taken: Option<u64>, faults: &[Done]) {
     let why = event["why"].as_str().unwrap_or_default();
     let Some(gone) = why
         .strip_prefix("its owner ")
@@ -158,7 +165,12 @@ fn takeover(seen: &mut Seen, job: &str, event: &Value, faults: &[Done]) {
     };
     seen.attempts_lost += 1;
     let at = event["at_ms"].as_u64().unwrap_or(0);
-    let before = |done: &&Done| done.who == gone && done.at <= at;
+    let over = |done: &Done| {
+        done.at
+            .saturating_add(u64::try_from(done.lasted.as_millis()).unwrap_or(u64::MAX))
+    };
+    let before =
+        |done: &&Done| done.who == gone && done.at <= at && taken.is_none_or(|taken| taken <= over(done));
     match faults.iter().rev().find(before) {
         Some(done) => {
             let what = format!("{job} after {:?} of {gone}", done.fault);
@@ -291,4 +303,40 @@ fn report(
         )?;
     }
     Ok(clean)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Stopped from 1 s to 3 s; its job is taken over at 4 s, having been taken up at this time.
+    fn blamed(taken: u64) -> Seen {
+        let mut seen = Seen::default();
+        let stop = Done {
+            fault: Fault::Stop,
+            who: "replica-1".into(),
+            at: 1000,
+            lasted: Duration::from_secs(2),
+        };
+        let event = json!({"why": "its owner replica-1 is gone", "at_ms": 4000});
+        takeover(&mut seen, "job-1", &event, Some(taken), &[stop]);
+        seen
+    }
+
+    #[test]
+    fn a_fault_is_blamed_for_what_its_victim_had() {
+        let seen = blamed(500);
+        assert_eq!(seen.takeovers[0].took, Duration::from_secs(3));
+        assert_eq!(seen.without_fault, 0);
+    }
+
+    #[test]
+    fn a_fault_is_not_blamed_for_what_its_victim_took_up_afterwards() {
+        let seen = blamed(3500);
+        assert!(seen.takeovers.is_empty());
+        assert_eq!(seen.without_fault, 1);
+    }
 }
