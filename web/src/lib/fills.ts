@@ -3,6 +3,9 @@
  *
  * A renewal shows it (what is left jumps up); before the first one, a lease has lived `age` and has `remaining` left, so it is not longer
  * than the two together, nor than its class says.
+ *
+ * Nor does the store say when the lease ends by the browser's clock: a reading that took long leaves that open by as much as it took. An
+ * end that agrees with the newest reading is kept, so that a bar grows when a lease was renewed and never because an answer was slow.
  */
 import type { Lock } from './api';
 
@@ -10,6 +13,8 @@ interface Fill {
   fence: string;
   full: number;
   left: number;
+  /** When it ends, by `performance.now()`. */
+  end: number;
 }
 
 export class Fills {
@@ -17,20 +22,24 @@ export class Fills {
   /** TTLs of the classes in milliseconds. */
   classes = new Map<string, number>();
 
-  seen(locks: Lock[]): Lock[] {
+  /** What a reading says that was asked for at `sent` and answered at `received`. */
+  seen(locks: Lock[], sent: number, received: number): Lock[] {
     const next = new Map<string, Fill>();
     for (const lock of locks) {
       const left = lock.remaining_ms ?? 0;
       const fence = lock.fence ?? '';
       const before = this.#by.get(lock.name);
       let full = Math.max(left, 1);
+      // Rather too early than too late; and the store counts whole milliseconds.
+      let end = sent + left;
       if (before && before.fence === fence) {
         // More than there was: it was renewed just now, and this is about all of it.
         full = left > before.left + 50 ? Math.max(left, this.#longest(lock, left)) : Math.max(before.full, left);
+        if (before.end >= end - 1 && before.end <= received + left + 1) end = before.end;
       } else {
         full = this.#longest(lock, left);
       }
-      next.set(lock.name, { fence, full, left });
+      next.set(lock.name, { fence, full, left, end });
     }
     this.#by = next;
     return locks;
@@ -42,10 +51,9 @@ export class Fills {
     return Math.max(left, Math.min(lived, ttl), 1);
   }
 
-  /** The share that is left, from 0 to 1. */
-  share(lock: Lock): number {
-    const full = this.#by.get(lock.name)?.full ?? lock.remaining_ms ?? 1;
-    return Math.min(1, Math.max(0, (lock.remaining_ms ?? 0) / Math.max(full, 1)));
+  /** When it ends, by `performance.now()`. */
+  end(lock: Lock): number {
+    return this.#by.get(lock.name)?.end ?? 0;
   }
 
   full(lock: Lock): number {

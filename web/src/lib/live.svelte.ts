@@ -60,7 +60,7 @@ class Live {
         const sent = performance.now();
         const list = await ask<LockList>('GET', '/v1/locks?limit=2000');
         this.at = sent;
-        this.locks = this.fills.seen(list.locks);
+        this.locks = this.fills.seen(list.locks, sent, performance.now());
         this.truncated = list.truncated;
         this.loaded = true;
         this.problem = '';
