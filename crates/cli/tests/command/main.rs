@@ -1,0 +1,29 @@
+//! The command as people use it, verb by verb. One program, because linking one for each verb takes minutes.
+
+mod advise;
+mod breaking;
+mod canary;
+mod config;
+mod daemon;
+mod doctor;
+mod drill;
+mod elect;
+mod guardian;
+mod hold;
+mod killed;
+mod list;
+mod ops;
+mod pages;
+mod plane;
+mod plane_served;
+mod pty;
+mod readme;
+mod redis;
+mod run;
+mod schema;
+mod serve;
+mod signals;
+mod stage;
+mod trace;
+mod transcripts;
+mod watch;

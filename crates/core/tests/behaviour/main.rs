@@ -1,0 +1,30 @@
+//! What the locks do, subject by subject. One program, because linking one for each subject takes long.
+
+mod abandonment;
+mod acquire;
+mod bed;
+mod cancellation;
+mod classes;
+mod clocks;
+mod continue_class;
+mod events;
+mod failopen;
+mod operate;
+mod orders;
+mod overrides;
+mod ownership;
+mod parallel;
+mod policy_builtin;
+mod policy_check;
+mod policy_escalation;
+mod policy_file;
+mod policy_override;
+mod policy_reload;
+mod races;
+mod release;
+mod renewal;
+mod resume;
+mod secrets;
+mod shadow;
+mod shutdown;
+mod waiting;

@@ -1,0 +1,135 @@
+//! A hold of an earlier process is taken up again, or is known to be gone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use crate::bed::{Bed, Client, assert_at, name, secs};
+use leasehold_core::rng::SeededRandom;
+use leasehold_core::store::{Answer, Ask, Grant, Store};
+use leasehold_core::{Error, Fence, Hold, Holder, Loss, Outcome, Request, Resumed, Token, Ttl};
+
+/// What the earlier process has kept.
+fn token() -> Token {
+    let holder = Holder::new("worker-7").unwrap();
+    Token::fresh(&holder, "scheduler", &*SeededRandom::shared(1))
+}
+
+fn request() -> Request {
+    Request::new("scheduler", "job:1").unwrap().token(token())
+}
+
+/// The lease that the earlier process has got and left behind.
+async fn left_behind(bed: &Bed) -> Fence {
+    let ask = Ask::new(name("job:1"), token(), Ttl::new(secs(60)).unwrap());
+    match bed.memory.acquire(&ask, secs(1)).await {
+        Ok(Answer::Granted(Grant { fence, .. })) => fence,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn resumed(client: &Client, fence: Fence, age: u64) -> Hold {
+    match client.resume(request(), fence, secs(age)).await {
+        Ok(Resumed::Held(hold)) => hold,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_hold_lives_like_any_other() {
+    let bed = Bed::new();
+    let fence = left_behind(&bed).await;
+    bed.pass(secs(30)).await;
+    let (a, b) = (bed.client("a"), bed.client("b"));
+    let hold = resumed(&a, fence, 30).await;
+    assert_eq!(hold.fence().unwrap(), fence, "the same grant");
+    for _ in 0..10 {
+        bed.pass(secs(25)).await;
+        hold.check().unwrap();
+        // Others see whose it is, and this process keeps others of its own out.
+        assert_eq!(b.busy("workflow", "job:1").await.holder, "worker-7");
+        assert!(a.busy("workflow", "job:1").await.held_here);
+    }
+    assert_eq!(hold.release().await, Outcome::Released);
+    assert_eq!(bed.lease("job:1").await, None);
+    let story = [a.only("resumed"), a.only("released")];
+    assert!(story.iter().all(|event| event.holder.as_str() == "worker-7"));
+    assert_eq!(a.count("acquired"), 0, "nothing was acquired twice");
+}
+
+/// The renewal is answered late: what counts is when it was sent.
+#[tokio::test(start_paused = true)]
+async fn the_deadline_counts_from_before_the_renewal_was_sent() {
+    let bed = Bed::new();
+    let fence = left_behind(&bed).await;
+    let a = bed.client("a");
+    bed.chaos.renew().delay_reply(secs(1));
+    let sent = bed.now();
+    let hold = resumed(&a, fence, 0).await;
+    assert_at(bed.now(), sent, secs(1));
+    bed.chaos.renew().calm();
+    bed.chaos.renew().hang(true);
+    let lost = bed.lost(&hold).await;
+    let usable = a.policies().class("scheduler", bed.now()).unwrap().usable();
+    assert!(bed.now().since(sent) <= usable, "{:?}", bed.now().since(sent));
+    assert!(matches!(lost.reason, Loss::Deadline | Loss::MaxFailures));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_is_not_taken_up() {
+    let bed = Bed::new();
+    let a = bed.client("a");
+    let fence = left_behind(&bed).await;
+    // Another grant's fence, also of the same token, is another lease.
+    let other = Fence::new(fence.get() + 1).unwrap();
+    assert!(matches!(
+        a.resume(request(), other, secs(0)).await,
+        Ok(Resumed::Gone)
+    ));
+    assert_eq!(
+        bed.lease("job:1").await.unwrap().fence,
+        Some(fence),
+        "nothing was changed"
+    );
+    bed.pass(secs(61)).await;
+    assert!(matches!(
+        a.resume(request(), fence, secs(61)).await,
+        Ok(Resumed::Gone)
+    ));
+    // And nothing of it is in the way of the next one.
+    let next = a.hold("scheduler", "job:1").await;
+    assert!(next.fence().unwrap() > fence);
+    assert!(matches!(
+        a.resume(request(), fence, secs(61)).await,
+        Ok(Resumed::Gone)
+    ));
+    next.check().unwrap();
+    assert_eq!(a.count("resumed"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_has_not_said_no() {
+    let bed = Bed::new();
+    let a = bed.client("a");
+    let fence = left_behind(&bed).await;
+    bed.chaos.renew().hang(true);
+    let refused = a.resume(request(), fence, secs(0)).await;
+    assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+    bed.chaos.renew().hang(false);
+    resumed(&a, fence, 4).await.check().unwrap();
+}
+
+/// `max_hold` counts from the grant, not from the restart.
+#[tokio::test(start_paused = true)]
+async fn max_hold_goes_on_counting() {
+    let bed = Bed::new();
+    let a = bed.client("a");
+    let fence = left_behind(&bed).await;
+    let hold = resumed(&a, fence, 14 * 60).await;
+    let from = bed.now();
+    assert_eq!(bed.lost(&hold).await.reason, Loss::MaxHold);
+    assert_at(bed.now(), from, secs(60));
+}

@@ -1,0 +1,99 @@
+//! O1: no token in the log, at any level, through everything that happens to a hold.
+
+// A log that cannot be kept is a failed test.
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+
+use crate::bed::{Bed, secs};
+use leasehold_core::rng::SeededRandom;
+use leasehold_core::{Acquired, Holder, Locks};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Keeps every field of every line and span, whatever its level.
+#[derive(Clone, Default)]
+struct Everything(Arc<Mutex<String>>);
+
+impl Visit for Everything {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        writeln!(self.0.lock().unwrap(), "{field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Everything {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut self.clone());
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_token_is_in_any_log_line() {
+    let log = Everything::default();
+    let _reading = tracing::subscriber::set_default(log.clone());
+    let bed = Bed::new();
+    // Built here because the bed's own clients do not log.
+    let client = |holder: &str, seed: u64| {
+        Locks::builder(bed.tap.store())
+            .clock(Arc::clone(&bed.clock))
+            .random(SeededRandom::shared(seed))
+            .holder(Holder::new(holder).unwrap())
+            .build()
+            .unwrap()
+    };
+    let (a, b) = (client("a", 1), client("b", 2));
+
+    // Granted, contended, waited for and renewed.
+    let Ok(Acquired::Held(hold)) = a.class("scheduler").acquire("job:1").await else {
+        panic!("not held");
+    };
+    let busy = b.class("scheduler").acquire("job:1").await;
+    assert!(matches!(busy, Ok(Acquired::Busy(_))), "{busy:?}");
+    bed.pass(secs(45)).await;
+    // Released with errors and lost replies, then asked for while nothing answers, undone, fallen back and healed.
+    bed.chaos.release().fail_next(1).lose_reply(2);
+    hold.release().await;
+    bed.chaos.acquire().lose_reply(1);
+    let local = b.class("workflow").acquire("job:2").await;
+    bed.chaos.acquire().hang(true);
+    let unknown = b.class("scheduler").acquire("job:3").await;
+    assert!(unknown.is_err(), "{unknown:?}");
+    bed.chaos.acquire().hang(false);
+    // Renewals fail until the hold is abandoned.
+    let Ok(Acquired::Held(lost)) = a.class("scheduler").acquire("job:4").await else {
+        panic!("not held");
+    };
+    bed.chaos.renew().down(true);
+    bed.lost(&lost).await;
+    drop((local, lost));
+    bed.pass(secs(90)).await;
+
+    let said = log.0.lock().unwrap().clone();
+    assert!(said.contains("store call failed"), "the log was read: {said}");
+    let asked = bed.tap.asked();
+    assert!(asked.len() >= 5, "{}", asked.len());
+    for ask in asked {
+        assert!(!said.contains(ask.token.random()), "{said}");
+    }
+}
