@@ -4,6 +4,7 @@
 //! new one; whatever may have reached it is *unknown* if its answer does not come.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,16 +14,18 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use leasehold_core::clock::{BootClock, Clock, Moment};
+use leasehold_core::clock::Moment;
 use leasehold_core::store::{Cause, Failure};
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::error;
 use crate::options::HttpOptions;
+use crate::parts::{Parts, Stream};
 use crate::wire::{PROBLEM, Problem};
 
 /// A connection that was idle for longer is not used again: the daemon may be about to close it.
@@ -74,13 +77,14 @@ impl fmt::Debug for Answer {
 /// Idle connections to one daemon, and how to make more.
 pub(crate) struct Connections {
     pub(crate) options: HttpOptions,
+    pub(crate) parts: Parts,
     host: HeaderValue,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     idle: Mutex<Vec<(Moment, Sender)>>,
 }
 
 impl Connections {
-    pub(crate) fn new(options: HttpOptions) -> Result<Self, Failure> {
+    pub(crate) fn new(options: HttpOptions, parts: Parts) -> Result<Self, Failure> {
         let host = HeaderValue::from_str(&options.authority())
             .map_err(|_| crate::options::refuse("the host cannot be sent in a header"))?;
         // A mistake in a file should show now, not at the first lock.
@@ -89,6 +93,7 @@ impl Connections {
             tls: crate::tls::connector(&options)?,
             host,
             options,
+            parts,
             idle: Mutex::default(),
         })
     }
@@ -104,6 +109,11 @@ impl Connections {
     /// Reads a document.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::GET, path, Bytes::new()).await
+    }
+
+    /// Ends what stands at this path.
+    pub(crate) async fn delete(&self, path: &str) -> Result<Answer, Failure> {
+        self.ask(Method::DELETE, path, Bytes::new()).await
     }
 
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
@@ -174,7 +184,7 @@ impl Connections {
             .to_bytes();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < KEPT {
-            idle.push((BootClock.now(), sender));
+            idle.push((self.parts.clock.now(), sender));
         }
         Ok(Answer {
             status,
@@ -185,7 +195,7 @@ impl Connections {
 
     /// The connection that was used last: the others may then become old and go.
     fn kept(&self) -> Option<Sender> {
-        let now = BootClock.now();
+        let now = self.parts.clock.now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|(since, sender)| now.since(*since) < IDLE && !sender.is_closed());
         // A connection is ready once its last answer has been read to the end and its task has seen that.
@@ -201,11 +211,31 @@ impl Connections {
                 format!("{what} {}: {err}", options.authority()),
             )
         };
-        let stream = TcpStream::connect((options.host.as_str(), options.port))
-            .await
-            .map_err(|err| unreachable("cannot connect to", &err))?;
-        // Questions are small and wait for their answers: nothing may be held back.
-        let _ = stream.set_nodelay(true);
+        let refused = |err: std::io::Error| unreachable("cannot connect to", &err);
+        let (host, port) = (options.host.as_str(), options.port);
+        match &self.parts.dial {
+            None => {
+                let stream = TcpStream::connect((host, port)).await.map_err(refused)?;
+                // Questions are small and wait for their answers: nothing may be held back.
+                let _ = stream.set_nodelay(true);
+                self.secure(stream, unreachable).await
+            }
+            Some(dial) => {
+                let stream: Pin<Box<dyn Stream>> = dial.dial(host, port).await.map_err(refused)?;
+                self.secure(stream, unreachable).await
+            }
+        }
+    }
+
+    /// Speaks TLS first, if that was asked for.
+    async fn secure<S>(
+        &self,
+        stream: S,
+        unreachable: impl Fn(&str, &dyn fmt::Display) -> Failure,
+    ) -> Result<Sender, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         match &self.tls {
             None => self.greet(TokioIo::new(stream)).await,
             Some((connector, name)) => {

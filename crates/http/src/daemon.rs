@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::connection::{Answer, Connections};
 use crate::error;
 use crate::options::HttpOptions;
+use crate::parts::Parts;
 use crate::store::{route, segment};
 use crate::wire::{Break, Broken, Problem};
 
@@ -26,8 +27,16 @@ impl Daemon {
     /// # Errors
     /// One of the files cannot be used.
     pub fn open(options: HttpOptions) -> Result<Self, Failure> {
+        Self::open_with(options, Parts::default())
+    }
+
+    /// [`open`](Self::open) with another clock, source of chance and way to connect than the machine's.
+    ///
+    /// # Errors
+    /// As its.
+    pub fn open_with(options: HttpOptions, parts: Parts) -> Result<Self, Failure> {
         Ok(Self {
-            connections: Connections::new(options)?,
+            connections: Connections::new(options, parts)?,
         })
     }
 
@@ -84,6 +93,15 @@ impl Daemon {
     pub async fn post<D: Serialize, T: DeserializeOwned>(&self, path: &[&str], document: &D) -> Asked<T> {
         let answer = self.connections.post(&below(path), document).await?;
         settle(&answer, "a document")
+    }
+
+    /// Ends what stands below `/v1/`.
+    ///
+    /// # Errors
+    /// No answer came; it may have ended.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> Asked<T> {
+        let answer = self.connections.delete(&below(path)).await?;
+        settle(&answer, "an end")
     }
 }
 

@@ -10,6 +10,7 @@ use leasehold_core::store::{Cause, Examination, Failure, Finding, Promised};
 
 use crate::connection::Connections;
 use crate::options::HttpOptions;
+use crate::parts::Parts;
 use crate::promise;
 
 /// How often the way there and back is measured.
@@ -32,7 +33,7 @@ pub async fn examine(options: &HttpOptions, within: Duration) -> Result<Examinat
             "serve it with TLS and write https://, or reach it through a tunnel on this host",
         ));
     }
-    let connections = Connections::new(options.clone())?;
+    let connections = Connections::new(options.clone(), Parts::default())?;
     let end = BootClock.now() + within;
     let mut took = Vec::with_capacity(QUESTIONS);
     let mut promised: Option<Promised> = None;

@@ -14,6 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::connection::Connections;
 use crate::options::HttpOptions;
+use crate::parts::Parts;
 use crate::wake::Ear;
 use crate::{acquire, inspect, promise, release, renew};
 
@@ -38,7 +39,15 @@ impl HttpStore {
     /// # Errors
     /// One of the files cannot be used.
     pub fn open(options: HttpOptions) -> Result<Self, Failure> {
-        let connections = Arc::new(Connections::new(options)?);
+        Self::open_with(options, Parts::default())
+    }
+
+    /// [`open`](Self::open) with another clock, source of chance and way to connect than the machine's.
+    ///
+    /// # Errors
+    /// As its.
+    pub fn open_with(options: HttpOptions, parts: Parts) -> Result<Self, Failure> {
+        let connections = Arc::new(Connections::new(options, parts)?);
         Ok(Self {
             ear: Ear::new(Arc::clone(&connections)),
             connections,

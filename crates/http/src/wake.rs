@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::clock::{BootClock, ClockExt};
-use leasehold_core::rng::{OsRandom, RandomExt};
+use leasehold_core::clock::ClockExt;
+use leasehold_core::rng::RandomExt;
 use leasehold_core::store::{Listener, Wakers};
 use leasehold_core::{Name, Token};
 use tokio::task::JoinHandle;
@@ -77,7 +77,10 @@ async fn poll(connections: Arc<Connections>, wakers: Arc<Wakers>, key: String, p
             }
             Some(Waited { woken: false }) => {}
             // A daemon that cannot say so now: the waiter asks by itself meanwhile.
-            None => BootClock.sleep(OsRandom.jitter(PAUSE)).await,
+            None => {
+                let parts = &connections.parts;
+                parts.clock.sleep(parts.random.jitter(PAUSE)).await;
+            }
         }
     }
 }

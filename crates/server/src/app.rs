@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::clock::{SharedClock, until};
 use leasehold::leasehold_core::Token;
-use leasehold::leasehold_core::rng::{OsRandom, RandomExt, SharedRandom};
+use leasehold::leasehold_core::rng::{RandomExt, SharedRandom};
 use leasehold::policy::Class;
 use leasehold::store::{Cause, Failure, Renewal, Renewed, SharedStore};
 use leasehold::{Holder, Invalid, Locks, Name};
@@ -18,12 +18,13 @@ use crate::auth::{Limits, Principal, Tokens};
 use crate::config::Config;
 use crate::holds::Holds;
 use crate::ledger::Ledger;
+use crate::parts::Timing;
 use crate::plane::Served;
 use crate::problem::Refusal;
 use crate::record::{Kept, Recorder};
 use crate::waiters::Waiters;
 
-/// The daemon's parts.
+/// Everything that belongs to one daemon.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) config: Config,
@@ -31,6 +32,8 @@ pub(crate) struct App {
     pub(crate) locks: Locks,
     pub(crate) clock: SharedClock,
     pub(crate) random: SharedRandom,
+    /// The timer of connections.
+    pub(crate) timing: Timing,
     /// None: everybody on this machine may do everything.
     pub(crate) tokens: Option<Tokens>,
     pub(crate) limits: Limits,
@@ -56,6 +59,8 @@ impl App {
     pub(crate) fn new(config: Config, locks: Locks, tokens: Option<Tokens>, desk: Desk) -> Self {
         let Desk {
             key,
+            random,
+            timing,
             recorder,
             audit,
             ledger,
@@ -69,7 +74,8 @@ impl App {
             ledger,
             plane,
             clock: SharedClock::clone(locks.clock()),
-            random: OsRandom::shared(),
+            random,
+            timing,
             limits: Limits::new(config.asking, config.keeping),
             waiters: Waiters::default(),
             waiting: Arc::new(Semaphore::new(config.waiters)),
@@ -169,9 +175,11 @@ fn silent(within: Duration) -> Failure {
     Failure::unknown(Cause::TimedOut, format!("no answer within {within:?}"))
 }
 
-/// What a daemon writes down.
+/// What a daemon works with before it is bound.
 pub(crate) struct Desk {
     pub(crate) key: Key,
+    pub(crate) random: SharedRandom,
+    pub(crate) timing: Timing,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) audit: Audit,
     pub(crate) ledger: Arc<Ledger>,

@@ -28,7 +28,8 @@ const GENESIS: &str = "000000000000000000000000000000000000000000000000000000000
 
 /// The audit log.
 pub(crate) struct Audit {
-    lines: SyncSender<(Act, Option<oneshot::Sender<()>>)>,
+    /// None: nothing is kept.
+    lines: Option<SyncSender<(Act, Option<oneshot::Sender<()>>)>>,
 }
 
 /// One change.
@@ -121,33 +122,25 @@ impl Audit {
     /// # Errors
     /// The file cannot be used, or its chain is broken.
     pub(crate) fn open(folder: Option<&Path>, clock: SharedClock) -> Result<Self, String> {
-        let (lines, queue) = sync_channel::<(Act, Option<oneshot::Sender<()>>)>(QUEUE);
-        let file = match folder {
-            Some(folder) => {
-                let path = folder.join("audit.jsonl");
-                let shown = path.display().to_string();
-                private(&path).map_err(|why| format!("{shown}: {why}"))?;
-                let cut = mend(&path).map_err(|error| format!("{shown}: {error}"))?;
-                let last = verify(&path).map_err(|broken| format!("{shown}: {broken}"))?;
-                let file = File::options().append(true).open(&path);
-                if cut > 0 {
-                    let detail = format!("the last line was cut off after {cut} bytes, and is taken out");
-                    let act = Act::new("mended", &Principal::new("daemon", [])).detail(&detail);
-                    let _ = lines.try_send((act, None));
-                }
-                Some((file.map_err(|error| format!("{shown}: {error}"))?, last))
-            }
-            None => None,
+        let Some(folder) = folder else {
+            return Ok(Self { lines: None });
         };
+        let (lines, queue) = sync_channel::<(Act, Option<oneshot::Sender<()>>)>(QUEUE);
+        let path = folder.join("audit.jsonl");
+        let shown = path.display().to_string();
+        private(&path).map_err(|why| format!("{shown}: {why}"))?;
+        let cut = mend(&path).map_err(|error| format!("{shown}: {error}"))?;
+        let mut last = verify(&path).map_err(|broken| format!("{shown}: {broken}"))?;
+        let file = File::options().append(true).open(&path);
+        let mut file = file.map_err(|error| format!("{shown}: {error}"))?;
+        if cut > 0 {
+            let detail = format!("the last line was cut off after {cut} bytes, and is taken out");
+            let act = Act::new("mended", &Principal::new("daemon", [])).detail(&detail);
+            let _ = lines.try_send((act, None));
+        }
         thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || {
-                let Some((mut file, mut last)) = file else {
-                    while let Ok((_, told)) = queue.recv() {
-                        let _ = told.map(|told| told.send(()));
-                    }
-                    return;
-                };
                 while let Ok((act, told)) = queue.recv() {
                     let mut line = Line {
                         seq: last.lines + 1,
@@ -182,20 +175,22 @@ impl Audit {
                 }
             })
             .map_err(|error| error.to_string())?;
-        Ok(Self { lines })
+        Ok(Self { lines: Some(lines) })
     }
 
     /// Notes a change that has happened.
     pub(crate) fn act(&self, act: Act) {
-        if self.lines.try_send((act, None)).is_err() {
+        let lines = self.lines.as_ref();
+        if lines.is_some_and(|lines| lines.try_send((act, None)).is_err()) {
             tracing::error!("the audit log cannot keep up: a line is lost");
         }
     }
 
     /// Notes a change before it happens; false if that is not on the disk, and then it must not happen.
     pub(crate) async fn before(&self, act: Act) -> bool {
+        let Some(lines) = &self.lines else { return true };
         let (told, written) = oneshot::channel();
-        self.lines.try_send((act, Some(told))).is_ok() && written.await.is_ok()
+        lines.try_send((act, Some(told))).is_ok() && written.await.is_ok()
     }
 }
 

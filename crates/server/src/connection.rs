@@ -10,11 +10,9 @@ use axum::Router;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use leasehold::clock::{ClockExt, until};
-use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -22,36 +20,30 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::app::App;
+use crate::door::Door;
 use crate::peer::Peer;
 
 /// The largest head of a request, and the most that is read ahead.
 const HEAD: usize = 16 * 1024;
-/// A peer that has acknowledged nothing for so long is gone, whatever its side of the connection says.
-const SILENCE: Duration = Duration::from_secs(30);
 /// After an accept that failed: the machine is short of something.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What accepts and serves.
-pub(crate) struct Connections {
+pub(crate) struct Connections<D> {
     app: Arc<App>,
     router: Router,
-    listener: TcpListener,
+    door: D,
     tls: Option<TlsAcceptor>,
     room: Arc<Semaphore>,
 }
 
-impl Connections {
-    pub(crate) fn new(
-        app: Arc<App>,
-        router: Router,
-        listener: TcpListener,
-        tls: Option<TlsAcceptor>,
-    ) -> Self {
+impl<D: Door> Connections<D> {
+    pub(crate) fn new(app: Arc<App>, router: Router, door: D, tls: Option<TlsAcceptor>) -> Self {
         Self {
             room: Arc::new(Semaphore::new(app.config.connections)),
             app,
             router,
-            listener,
+            door,
             tls,
         }
     }
@@ -64,8 +56,9 @@ impl Connections {
         let stopping = self.app.stopping.clone();
         loop {
             let accepted = tokio::select! {
+                biased;
                 () = &mut stop => break,
-                accepted = self.listener.accept() => accepted,
+                accepted = self.door.accept() => accepted,
             };
             match accepted {
                 Ok((stream, from)) => self.begin(stream, from, &tasks, &abort),
@@ -81,11 +74,11 @@ impl Connections {
         // Clients of holds that the daemon keeps may say that they are done.
         while self.app.holds.len() > 0 && self.app.clock.now() < end {
             let soon = (self.app.clock.now() + PAUSE).min(end);
-            if let Some(Ok((stream, from))) = until(&*self.app.clock, soon, self.listener.accept()).await {
+            if let Some(Ok((stream, from))) = until(&*self.app.clock, soon, self.door.accept()).await {
                 self.begin(stream, from, &tasks, &abort);
             }
         }
-        drop(self.listener);
+        drop(self.door);
         tasks.close();
         if until(&*self.app.clock, end, tasks.wait()).await.is_none() {
             tracing::warn!(
@@ -96,13 +89,13 @@ impl Connections {
         abort.cancel();
     }
 
-    fn begin(&self, stream: TcpStream, from: SocketAddr, tasks: &TaskTracker, abort: &CancellationToken) {
+    fn begin(&self, stream: D::Stream, from: SocketAddr, tasks: &TaskTracker, abort: &CancellationToken) {
         let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
             // Said without reading: whoever is one too many has sent nothing that counts.
-            let _ = stream.try_write(FULL);
+            D::turn_away(&stream, FULL);
             return;
         };
-        prepare(&stream);
+        D::prepare(&stream);
         let (app, router, tls, abort) = (
             Arc::clone(&self.app),
             self.router.clone(),
@@ -112,6 +105,7 @@ impl Connections {
         tasks.spawn(async move {
             let _place = place;
             tokio::select! {
+                biased;
                 () = abort.cancelled() => {}
                 () = talk(app, router, stream, tls) => {}
             }
@@ -126,15 +120,10 @@ connection: close\r\ncontent-length: 168\r\n\r\n\
 {\"type\":\"urn:leasehold:problem:overloaded\",\"title\":\"overloaded\",\"status\":503,\"detail\":\"too many connections; \
 come again later\",\"code\":\"overloaded\",\"unknown\":false    }\n";
 
-/// Answers are small and must not wait; peers that died must be noticed.
-fn prepare(stream: &TcpStream) {
-    let _ = stream.set_nodelay(true);
-    let _ = sockopt::set_socket_keepalive(stream, true);
-    let _ = sockopt::set_tcp_keepidle(stream, SILENCE);
-    let _ = sockopt::set_tcp_user_timeout(stream, u32::try_from(SILENCE.as_millis()).unwrap_or(30_000));
-}
-
-async fn talk(app: Arc<App>, router: Router, stream: TcpStream, tls: Option<TlsAcceptor>) {
+async fn talk<S>(app: Arc<App>, router: Router, stream: S, tls: Option<TlsAcceptor>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     match tls {
         None => http(app, router, stream, Peer::default()).await,
         Some(acceptor) => {
@@ -163,13 +152,14 @@ where
     // While the daemon drains, a connection is for one request.
     let draining = app.stopping.is_cancelled();
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(app.timing.clone())
         .header_read_timeout(app.config.head_timeout)
         .max_buf_size(HEAD)
         .keep_alive(!draining)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
         () = app.stopping.cancelled(), if !draining => {
             connection.as_mut().graceful_shutdown();
@@ -181,29 +171,11 @@ where
     }
 }
 
-impl fmt::Debug for Connections {
+impl<D> fmt::Debug for Connections<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connections")
             .field("tls", &self.tls.is_some())
             .field("room", &self.room.available_permits())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A peer whose machine is gone says nothing ever again: only these make the system notice.
-    #[tokio::test]
-    async fn the_system_is_told_to_notice_peers_that_are_gone() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        prepare(&stream);
-        assert!(sockopt::socket_keepalive(&stream).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), SILENCE);
-        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 30_000);
-        assert!(stream.nodelay().unwrap());
     }
 }

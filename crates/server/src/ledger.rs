@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rusqlite::Connection;
@@ -17,11 +17,32 @@ const QUEUE: usize = 65_536;
 /// The most steps of one transaction.
 const BATCH: usize = 512;
 
-type Step = Box<dyn FnOnce(&Connection) + Send>;
+/// Something to be done with the daemon's file.
+pub type Step = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The file, and the way to its thread.
+/// Who writes the daemon's file: one step after the other, in the order in which they came.
+pub trait Scribe: Send + Sync {
+    /// Does this when its turn comes.
+    ///
+    /// # Errors
+    /// It cannot be taken, and will not be done.
+    fn take(&self, step: Step) -> Result<(), Full>;
+}
+
+/// There is no room for another step, or nobody who does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// The daemon's own thread.
+impl Scribe for SyncSender<Step> {
+    fn take(&self, step: Step) -> Result<(), Full> {
+        self.try_send(step).map_err(|_| Full)
+    }
+}
+
+/// The file, and the way to whoever writes it.
 pub(crate) struct Ledger {
-    steps: SyncSender<Step>,
+    scribe: Arc<dyn Scribe>,
     /// Locked as long as this daemon lives: two on one folder would undo each other's work.
     lock: Mutex<Option<fs::File>>,
     closed: AtomicBool,
@@ -56,11 +77,24 @@ impl Ledger {
             .name("ledger".to_owned())
             .spawn(move || write(connection, &queue))
             .map_err(|error| error.to_string())?;
-        Ok(Self {
-            steps,
+        Ok(Self::of(Arc::new(steps), lock))
+    }
+
+    /// Has someone else write it.
+    pub(crate) fn with(scribe: Arc<dyn Scribe>) -> Self {
+        let ledger = Self::of(scribe, None);
+        ledger.note(|db| {
+            let _ = db.execute_batch(SCHEMA);
+        });
+        ledger
+    }
+
+    fn of(scribe: Arc<dyn Scribe>, lock: Option<fs::File>) -> Self {
+        Self {
+            scribe,
             lock: Mutex::new(lock),
             closed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Does this when its turn comes; nobody waits for it.
@@ -68,7 +102,7 @@ impl Ledger {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
-        if let Err(TrySendError::Full(_)) = self.steps.try_send(Box::new(step)) {
+        if self.scribe.take(Box::new(step)).is_err() {
             tracing::error!("the daemon's file cannot keep up: a step of the history is lost");
         }
     }
@@ -90,9 +124,9 @@ impl Ledger {
             let _ = answer.send(step(connection));
         });
         // Only full when the disk has stopped; and then nothing should be promised.
-        self.steps
-            .try_send(step)
-            .map_err(|_| "the daemon's file cannot keep up".to_owned())?;
+        self.scribe
+            .take(step)
+            .map_err(|Full| "the daemon's file cannot keep up".to_owned())?;
         match asked.await {
             Ok(done) => done.map_err(|error| error.to_string()),
             Err(_) => Err("the daemon's file is closed".to_owned()),

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Locks;
-use leasehold::clock::{BootClock, until};
+use leasehold::clock::until;
 use leasehold::event::Observer;
 use leasehold::leasehold_core::Builder;
-use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::store::SharedStore;
 use leasehold_plane::Plane;
 use leasehold_plane::scheduler::Scheduler;
@@ -20,8 +19,10 @@ use crate::audit::Audit;
 use crate::auth::{Rules, Tokens};
 use crate::config::Config;
 use crate::connection::Connections;
+use crate::door::Door;
 use crate::holds;
 use crate::ledger::Ledger;
+use crate::parts::Parts;
 use crate::plane::Served;
 use crate::record::{Feed, History, Recorder};
 use crate::routes::{Mount, router};
@@ -79,6 +80,26 @@ impl Opened {
     /// # Errors
     /// A file cannot be used, or the address is taken.
     pub async fn bind(self, mounts: Vec<Mount>) -> Result<Server, StartError> {
+        let listen = self.config.listen;
+        let refuse = |error| StartError::Listen {
+            address: listen,
+            error,
+        };
+        let listener = TcpListener::bind(listen).await.map_err(refuse)?;
+        let address = listener.local_addr().map_err(refuse)?;
+        self.serve_at(listener, address, mounts).await
+    }
+
+    /// Takes up what the last life held, and gets ready to serve whoever comes through this door, which is at this address.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub async fn serve_at<D: Door>(
+        self,
+        door: D,
+        address: SocketAddr,
+        mounts: Vec<Mount>,
+    ) -> Result<Server<D>, StartError> {
         let Self { config, locks, desk } = self;
         let acceptor = config.tls.as_ref().map(tls::acceptor).transpose();
         let acceptor = acceptor.map_err(StartError::Config)?;
@@ -88,13 +109,6 @@ impl Opened {
             .map(|path| Tokens::open(path, Arc::clone(locks.clock())))
             .transpose()
             .map_err(|error| StartError::Config(error.to_string()))?;
-        let listen = config.listen;
-        let refuse = |error| StartError::Listen {
-            address: listen,
-            error,
-        };
-        let listener = TcpListener::bind(listen).await.map_err(refuse)?;
-        let address = listener.local_addr().map_err(refuse)?;
         let app = Arc::new(App::new(config, locks, tokens, desk));
         let (router, rules) = router(&app, mounts);
         // Whatever the last life held has its id again before anyone can ask for it.
@@ -104,7 +118,7 @@ impl Opened {
             tracing::warn!("the store does not answer yet: holds of the last life are taken up when it does");
         }
         Ok(Server {
-            connections: Connections::new(Arc::clone(&app), router, listener, acceptor),
+            connections: Connections::new(Arc::clone(&app), router, door, acceptor),
             app,
             rules,
             address,
@@ -123,10 +137,10 @@ impl std::fmt::Debug for Opened {
 /// A daemon that is bound and does not serve yet.
 #[derive(Debug)]
 #[must_use = "nothing is served until `run`"]
-pub struct Server {
+pub struct Server<D = TcpListener> {
     app: Arc<App>,
     rules: Arc<Rules>,
-    connections: Connections,
+    connections: Connections<D>,
     address: SocketAddr,
 }
 
@@ -153,10 +167,32 @@ impl Server {
         store: SharedStore,
         setup: impl FnOnce(Builder) -> Builder,
     ) -> Result<Opened, StartError> {
+        Self::open_with(config, store, setup, Parts::default()).await
+    }
+
+    /// [`open`](Self::open) with another clock, source of chance and writer than the machine's.
+    ///
+    /// # Errors
+    /// As its.
+    pub async fn open_with(
+        config: Config,
+        store: SharedStore,
+        setup: impl FnOnce(Builder) -> Builder,
+        parts: Parts,
+    ) -> Result<Opened, StartError> {
         config.check().map_err(StartError::Config)?;
-        let (clock, random) = (BootClock::shared(), OsRandom::shared());
+        let Parts {
+            clock,
+            random,
+            timing,
+            scribe,
+        } = parts;
         let folder = config.state.as_deref();
-        let ledger = Arc::new(Ledger::open(folder).map_err(StartError::Config)?);
+        let ledger = match scribe {
+            Some(scribe) => Ok(Ledger::with(scribe)),
+            None => Ledger::open(folder),
+        };
+        let ledger = Arc::new(ledger.map_err(StartError::Config)?);
         let audit = Audit::open(folder, Arc::clone(&clock)).map_err(StartError::Config)?;
         let key = Key::kept(&ledger, &random).await.map_err(StartError::Config)?;
         let epoch = random.bits();
@@ -167,10 +203,16 @@ impl Server {
             History::new(Arc::clone(&ledger), epoch),
         );
         let observer: Arc<dyn Observer> = Arc::clone(&recorder) as _;
-        let locks = setup(Locks::builder(store).observer(observer)).build();
+        let builder = Locks::builder(store)
+            .clock(clock)
+            .random(Arc::clone(&random))
+            .observer(observer);
+        let locks = setup(builder).build();
         let locks = locks.map_err(|invalid| StartError::Config(invalid.to_string()))?;
         let desk = Desk {
             key,
+            random,
+            timing,
             recorder,
             audit,
             ledger,
@@ -178,7 +220,9 @@ impl Server {
         };
         Ok(Opened { config, locks, desk })
     }
+}
 
+impl<D: Door> Server<D> {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

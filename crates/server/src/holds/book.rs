@@ -234,7 +234,7 @@ impl Holds {
     pub(crate) fn due(&self, now: Moment) -> Vec<(String, String)> {
         let mut table = self.table();
         table.over.retain(|_, over| now < over.until);
-        table
+        let mut found: Vec<_> = table
             .held
             .iter()
             .filter_map(|(id, held)| {
@@ -246,7 +246,10 @@ impl Holds {
                 };
                 Some((id.clone(), reason.to_owned()))
             })
-            .collect()
+            .collect();
+        // Always in the same order: a run can be repeated.
+        found.sort_unstable();
+        found
     }
 
     /// Asks the client of this grant to let go: it hears of it at its next heartbeat.
@@ -293,12 +296,10 @@ impl Holds {
     pub(crate) fn unattended(&self, now: Moment) -> Vec<String> {
         let table = self.table();
         let over = |held: &Held| held.hold.is_some() && now >= held.due;
-        table
-            .held
-            .iter()
-            .filter(|(_, held)| over(held))
-            .map(|(id, _)| id.clone())
-            .collect()
+        let found = table.held.iter().filter(|(_, held)| over(held));
+        let mut found: Vec<_> = found.map(|(id, _)| id.clone()).collect();
+        found.sort_unstable();
+        found
     }
 
     /// Keeps what is needed to take a hold up again. In the file before the client hears of it.

@@ -103,6 +103,7 @@ pub(crate) async fn create(
     let tweaks = Tweaks::default().ttl(lifetime).wait(wait);
     let request = Request::new(&class.name, &name)?.token(token).tweaks(tweaks);
     let acquired = tokio::select! {
+        biased;
         () = app.stopping.cancelled() => return Err(Refusal::stopping()),
         acquired = app.locks.acquire(request) => acquired,
     };

@@ -223,6 +223,7 @@ async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Ans
                     .waiters
                     .listen(&**app.store(), &ask.name, &ask.token, Duration::ZERO, now);
                 tokio::select! {
+                    biased;
                     () = app.stopping.cancelled() => {
                         let said = "the daemon is stopping; ask again once it is back";
                         return Err(Failure::not_done(Cause::Overloaded, said));

@@ -36,6 +36,7 @@ pub(crate) async fn wait(
     let now = app.clock.now();
     let bell = app.waiters.listen(&**app.store(), &name, &token, wait, now);
     tokio::select! {
+        biased;
         () = app.stopping.cancelled() => Err(Refusal::stopping()),
         woken = until(&*app.clock, now + wait, bell.woken()) => Ok(Doc(Waited { woken: woken.is_some() })),
     }
