@@ -8,6 +8,40 @@ use clap::CommandFactory;
 
 use crate::args::Cli;
 
+// The tests that run them read them the same way.
+#[path = "../tests/command/book/lines.rs"]
+mod shown;
+
+/// The commands of a page that are meant to be taken.
+fn lines(text: &str) -> Vec<String> {
+    let shown = shown::lines(text).into_iter();
+    // 2 is a refusal on purpose: the transcript is run, and says so.
+    shown
+        .filter(|line| line.code != 2)
+        .map(|line| line.command)
+        .collect()
+}
+
+/// The commands within a page's sentences; `…`, `[…]` and the like make it a pattern, not a command.
+fn mentioned(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut code = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        } else if !code {
+            let quoted = line.split('`').skip(1).step_by(2);
+            let whole = quoted.filter(|text| {
+                text.starts_with("leasehold ")
+                    && !text.contains(" VERB")
+                    && !text.contains(['…', '[', '|', '*', '{'])
+            });
+            found.extend(whole.map(str::to_owned));
+        }
+    }
+    found
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -24,43 +58,6 @@ fn pages(folder: &Path, into: &mut Vec<PathBuf>) {
             into.push(path);
         }
     }
-}
-
-/// The commands of a page's shell blocks, a line each; long ones are joined.
-fn lines(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut inside: Option<bool> = None;
-    let mut begun = String::new();
-    for line in text.lines() {
-        let line = line.trim_start();
-        if let Some(language) = line.strip_prefix("```") {
-            inside = match (inside, language.trim()) {
-                (None, "sh") => Some(false),
-                (None, "console") => Some(true),
-                (None, _) => None,
-                (Some(_), _) => None,
-            };
-            continue;
-        }
-        let Some(console) = inside else { continue };
-        if line == "? 2" {
-            // A refusal on purpose: the transcript is run, and says so.
-            found.pop();
-            continue;
-        }
-        let command = match console {
-            // In a transcript only what is typed counts, and what goes on from it.
-            true if begun.is_empty() => line.strip_prefix("$ "),
-            true => Some(line.strip_prefix("> ").unwrap_or(line)),
-            false => Some(line),
-        };
-        let Some(command) = command else { continue };
-        match command.strip_suffix('\\') {
-            Some(part) => begun += part,
-            None => found.push(std::mem::take(&mut begun) + command),
-        }
-    }
-    found
 }
 
 /// The simple commands of a line, as words: enough of a shell's grammar for documentation.
@@ -166,6 +163,58 @@ fn every_command_of_the_book_is_taken() {
     }
     assert!(refused.is_empty(), "{}", refused.join("\n"));
     assert!(tried > 70, "only {tried} commands were found");
+}
+
+#[test]
+fn every_command_that_is_mentioned_exists() {
+    use clap::error::ErrorKind::{InvalidSubcommand, UnknownArgument};
+    let root = root();
+    let mut files = vec![
+        root.join("README.md"),
+        root.join("CONTRIBUTING.md"),
+        root.join("CHANGELOG.md"),
+    ];
+    pages(&root.join("docs"), &mut files);
+    let mut tried = 0;
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for words in mentioned(&text).iter().flat_map(|line| commands(line)) {
+            let Some(words) = ours(&words) else { continue };
+            tried += 1;
+            // It may leave out what a reader must add.
+            if let Err(error) = Cli::command().try_get_matches_from(&words) {
+                let known = !matches!(error.kind(), InvalidSubcommand | UnknownArgument);
+                assert!(known, "{}: {}\n{error}", file.display(), words.join(" "));
+            }
+        }
+    }
+    assert!(tried > 50, "only {tried} were found");
+}
+
+#[test]
+fn every_example_in_the_help_is_taken() {
+    fn walk(command: &clap::Command, tried: &mut usize) {
+        let help = command.get_after_long_help().or(command.get_after_help());
+        let text = help.map(ToString::to_string).unwrap_or_default();
+        let examples = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.contains("leasehold "));
+        // What it does stands behind it.
+        let examples = examples.map(|line| line.split_once("  ").map_or(line, |(command, _)| command));
+        for words in examples.flat_map(commands).filter_map(|words| ours(&words)) {
+            *tried += 1;
+            use clap::error::ErrorKind::{DisplayHelp, ValueValidation};
+            if let Err(error) = Cli::command().try_get_matches_from(&words) {
+                let placeholder = matches!(error.kind(), DisplayHelp | ValueValidation);
+                assert!(placeholder, "{}\n{error}", words.join(" "));
+            }
+        }
+        command.get_subcommands().for_each(|sub| walk(sub, tried));
+    }
+    let mut tried = 0;
+    walk(&Cli::command(), &mut tried);
+    assert!(tried > 20, "only {tried} were found");
 }
 
 #[test]

@@ -112,7 +112,12 @@ fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if let Some(rest) = text.strip_prefix("unknown field `") {
         let expected = rest.split_once("`, ").map_or("", |(_, expected)| expected);
-        return format!("unknown field; {}", without_place(expected));
+        // Where it stands, not what: enough to find it.
+        let place = match error.line() {
+            0 => String::new(),
+            line => format!(" (it ends at line {line}, column {})", error.column()),
+        };
+        return format!("unknown field{place}; {}", without_place(expected));
     }
     if text.starts_with("missing field") || text.starts_with("duplicate field") {
         return without_place(&text).to_owned();

@@ -74,7 +74,7 @@ pub(crate) enum TokenCommand {
     /// Make an API token: it is printed once; the file keeps its hash
     #[command(after_help = "\
 Examples:
-  leasehold token new ci --grant hold:job --file tokens.toml > ci.token
+  (umask 077; leasehold token new ci --grant hold:job --file tokens.toml > ci.token)
   leasehold token new prometheus --grant 'read:*' --expires 2160h --file tokens.toml")]
     New {
         /// Who it is for: a-z, 0-9, `-` and `.`; it stands in logs

@@ -1,6 +1,7 @@
 //! The command as people use it, verb by verb. One program, because linking one for each verb takes minutes.
 
 mod advise;
+mod book;
 mod breaking;
 mod canary;
 mod config;
