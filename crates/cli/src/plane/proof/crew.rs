@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use super::load::Load;
+use super::lock::{Kept, Watch};
 use super::stage::{Stage, now};
 use super::{Fault, ProofArgs};
 
@@ -30,6 +31,8 @@ pub(super) struct Done {
     pub(super) at: u64,
     /// For how long it could do nothing but hold what it had.
     pub(super) lasted: Duration,
+    /// The file that it was seen to keep locked for all that time.
+    pub(super) kept: Option<Kept>,
 }
 
 pub(super) struct Crew {
@@ -134,6 +137,7 @@ impl Crew {
             who: member.who(),
             at: now(),
             lasted: Duration::ZERO,
+            kept: None,
         };
         self.faults
             .lock()
@@ -142,15 +146,21 @@ impl Crew {
     }
 
     /// The fault recorded last is over.
-    fn lasted(&self) {
+    fn lasted(&self, kept: Option<Kept>) {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = faults.last_mut() {
             last.lasted = Duration::from_millis(now().saturating_sub(last.at));
+            last.kept = kept;
         }
     }
 
     /// Breaks one replica after the other, in turn, for as long as there is work.
-    pub(super) async fn break_things(&self, args: &ProofArgs, load: &Load<'_>) -> anyhow::Result<Vec<Done>> {
+    pub(super) async fn break_things(
+        &self,
+        args: &ProofArgs,
+        load: &Load<'_>,
+        watch: &Watch,
+    ) -> anyhow::Result<Vec<Done>> {
         let faults: Vec<_> = args
             .faults
             .iter()
@@ -180,10 +190,12 @@ impl Crew {
                 }
                 Fault::Stop => {
                     member.signal(Signal::STOP);
+                    watch.stopped(member.pid).await;
                     // Longer than its leases live, so that it wakes up to find its work in other hands.
                     BootClock.sleep(args.ttl + OsRandom.jitter(args.ttl)).await;
+                    let kept = watch.goes_on();
                     member.signal(Signal::CONT);
-                    self.lasted();
+                    self.lasted(kept);
                 }
                 Fault::Term => {
                     member.signal(Signal::TERM);

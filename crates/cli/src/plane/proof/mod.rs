@@ -1,11 +1,13 @@
 //! `leasehold drill plane`: replicas as processes, broken in turn under load, and a verdict.
 //!
 //! `stage` is the throw-away stores and the policy, `crew` the replicas and what is done to them, `load` the jobs, runs
-//! and approvals, `verdict` reads the stores afterwards and judges: every job and every step ended once, none is lost,
-//! and how long takeovers took.
+//! and approvals, `lock` sees who keeps a SQLite file locked, `verdict` reads the stores afterwards, and `report` judges: every job and
+//! every step ended once, none is lost, takeovers came in time.
 
 mod crew;
 mod load;
+mod lock;
+mod report;
 mod stage;
 mod verdict;
 
@@ -19,6 +21,7 @@ use crate::drill::unless_interrupted;
 use crate::say::say;
 use crew::Crew;
 use load::Load;
+use lock::Watch;
 use stage::Stage;
 
 pub(crate) use stage::Kind;
@@ -105,6 +108,7 @@ pub(crate) fn main(args: &ProofArgs) -> anyhow::Result<bool> {
 async fn run(args: &ProofArgs) -> anyhow::Result<bool> {
     let mut stage = Stage::set(args).await?;
     let plane = stage.plane().await?;
+    let watch = Watch::on(stage.files())?;
     let crew = Crew::start(args, &stage)?;
     let started = BootClock.now();
     say(&format!(
@@ -129,14 +133,20 @@ async fn run(args: &ProofArgs) -> anyhow::Result<bool> {
                     None => Ok(None),
                 }
             };
-            tokio::join!(crew.break_things(args, &load), outage)
+            tokio::join!(crew.break_things(args, &load, &watch), outage)
         };
-        let all = async { tokio::join!(submitting, breaking) };
+        let all = async {
+            tokio::select! {
+                done = async { tokio::join!(submitting, breaking) } => done,
+                never = watch.run() => match never {},
+            }
+        };
         let Some((done, (faults, outage))) = until(&BootClock, started + args.within, all).await else {
             // What is not done by now is reported as lost below.
             let faults = crew.faults();
             crew.end().await;
-            return verdict::judge(args, &plane, &load, &faults, None, BootClock.now().since(started)).await;
+            let took = BootClock.now().since(started);
+            return verdict::judge(args, &plane, &load, &faults, &watch, None, took).await;
         };
         done?;
         (outage?, faults?)
@@ -145,5 +155,5 @@ async fn run(args: &ProofArgs) -> anyhow::Result<bool> {
     // One more poll, so that what is late and should not be there has time to show.
     BootClock.sleep(args.poll * 2).await;
     crew.end().await;
-    verdict::judge(args, &plane, &load, &faults, done, took).await
+    verdict::judge(args, &plane, &load, &faults, &watch, done, took).await
 }

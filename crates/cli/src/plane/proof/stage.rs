@@ -89,6 +89,18 @@ impl Stage {
         self.folder.join("policy.toml")
     }
 
+    /// The SQLite files that are shared, by what is in them.
+    pub(super) fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        let all = [
+            ("jobs", &self.plane, "plane.plane.db"),
+            ("locks", &self.locks, "plane.db"),
+        ];
+        all.into_iter()
+            .filter(|(_, url, _)| url.starts_with("sqlite:"))
+            .map(|(name, _, file)| (name, self.folder.join(file)))
+            .collect()
+    }
+
     /// Where each piece of work writes a line.
     pub(super) fn effects(&self) -> PathBuf {
         self.folder.join("effects")

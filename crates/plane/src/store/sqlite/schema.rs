@@ -76,7 +76,7 @@ const TABLES: &str = "
 pub(super) fn ensure(db: &mut Connection) -> Result<(), Failure> {
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
         .map_err(failure)?;
-    // An acknowledged job survives a power cut: the disk is waited for.
+    // While the tables are made; afterwards see `disk`.
     db.pragma_update(None, "synchronous", "FULL").map_err(failure)?;
     let tx = db
         .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
