@@ -29,14 +29,21 @@ pub struct Wishes {
     pub jitter: Option<Duration>,
     /// What is added on top.
     pub guard: Option<Duration>,
-    /// What the work needs to stop.
-    pub stop_grace: Duration,
+    /// What the work needs to stop; what `leasehold run` gives a process if nobody says.
+    pub stop_grace: Option<Duration>,
     /// How long a name stays shut after an unclean loss.
     pub lock_delay: Duration,
     /// From a holder's crash to the next owner's first step, at most.
     pub takeover_slo: Option<Duration>,
     /// The TTL in force, to be judged beside the advised one.
     pub current: Option<Duration>,
+}
+
+impl Wishes {
+    /// What the work has to stop under this TTL.
+    fn grace(&self, ttl: Duration) -> Duration {
+        self.stop_grace.unwrap_or_else(|| Class::process_grace(ttl))
+    }
 }
 
 /// A TTL and what follows from it.
@@ -61,7 +68,7 @@ impl Plan {
         let every = ttl / 3;
         let usable = ttl
             .saturating_sub(Class::default_drift(ttl))
-            .saturating_sub(wishes.stop_grace);
+            .saturating_sub(wishes.grace(ttl));
         Self {
             ttl,
             every,
@@ -152,9 +159,18 @@ impl Advice {
         let guard = wishes.guard.unwrap_or_else(|| (p99 / 10).max(LEAST_GUARD));
         let timeout = jitter.max(LEAST_TIMEOUT);
         let covering = checked(p99 + jitter + guard)?;
-        // ttl - (20 ms + ttl/100) - stop_grace - ttl/3 >= two time-outs and the guard.
-        let needed = timeout * 2 + guard + Duration::from_millis(20) + wishes.stop_grace;
-        let renewing = checked(pleasant(needed.mul_f64(1.0 / (1.0 - 1.0 / 3.0 - 0.01))))?;
+        // ttl - (20 ms + ttl/100) - stop_grace - ttl/3 >= two time-outs and the guard. A grace that grows with the TTL makes it
+        // longer, which ends: it grows by a sixth of what was added, and not beyond five seconds.
+        let without = timeout * 2 + guard + Duration::from_millis(20);
+        let mut renewing = Duration::ZERO;
+        loop {
+            let needed = without + wishes.grace(renewing);
+            let longer = checked(pleasant(needed.mul_f64(1.0 / (1.0 - 1.0 / 3.0 - 0.01))))?;
+            if longer <= renewing {
+                break;
+            }
+            renewing = longer;
+        }
         let covering = Plan::of(
             covering.max(SHORTEST),
             timeout.min(covering / 6).max(Duration::from_millis(1)),
@@ -226,6 +242,7 @@ mod tests {
         let wishes = Wishes {
             jitter: Some(secs(4)),
             guard: Some(secs(2)),
+            stop_grace: Some(Duration::ZERO),
             ..Wishes::default()
         };
         (evidence, wishes)

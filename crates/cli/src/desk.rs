@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use leasehold::StoreUrl;
 use leasehold::clock::{BootClock, Clock, until};
 use leasehold::policy::duration::human;
-use leasehold::store::{Failure, SharedStore};
+use leasehold::store::{Failure, Listing, SharedStore};
 use tokio::runtime::Runtime;
 
 use crate::args::Place;
@@ -49,6 +49,12 @@ impl Desk {
     /// Waits for one answer of the store.
     pub(crate) fn ask<T>(&self, question: impl Future<Output = Result<T, Failure>>) -> anyhow::Result<T> {
         self.wait(asked(question, self.within))
+    }
+
+    /// What is held below this prefix.
+    pub(crate) fn list(&self, prefix: &str, limit: usize) -> anyhow::Result<Listing> {
+        self.ask(self.store.list(prefix, limit, self.within))
+            .with_context(|| format!("cannot list the locks of {}", self.url))
     }
 
     /// Waits for something.

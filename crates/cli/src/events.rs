@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use leasehold::StoreUrl;
 use leasehold::clock::{BootClock, Clock, ClockExt, Moment, until};
 use leasehold::http::{Daemon, Events, HttpOptions, ServerEvent};
@@ -140,7 +140,8 @@ pub(crate) fn main(place: &Place, args: &WatchArgs) -> anyhow::Result<bool> {
             desk.url
         );
     };
-    desk.ask(follower.begin())?;
+    desk.ask(follower.begin())
+        .with_context(|| format!("cannot follow {}", desk.url))?;
     // So that a script knows from when on nothing is missed.
     say(&format!("following {}", desk.url));
     let end = args

@@ -88,7 +88,7 @@ fn usage(rendered: &str) -> String {
         let one: Vec<_> = paragraph.split_whitespace().collect();
         let one = one.join(" ");
         if let Some(wrong) = one.strip_prefix("error: ") {
-            lines.push(wrong.to_owned());
+            lines.push(allowed(wrong));
         } else if one.starts_with("tip: ") {
             lines.truncate(1);
             lines.push(one.replace(" tip: ", "; "));
@@ -105,6 +105,17 @@ fn usage(rendered: &str) -> String {
         |typed| format!("{typed}; for more, try --help"),
     ));
     lines.join("\n")
+}
+
+/// What the standard library says about a value that is not one, in words that say what is.
+fn allowed(wrong: &str) -> String {
+    wrong
+        .replace("invalid digit found in string", "must be a whole number")
+        .replace("cannot parse integer from empty string", "must be a whole number")
+        .replace(
+            "invalid socket address syntax",
+            "must be an address and a port, such as 127.0.0.1:7420",
+        )
 }
 
 #[cfg(test)]
@@ -130,6 +141,14 @@ mod tests {
                 "invalid value 'yaml' for '--output <OUTPUT>'",
             ),
             (&["run", "-n", "-w", "1s", "x", "y"], "the argument '--nonblock'"),
+            (
+                &["watch", "--count", "x"],
+                "invalid value 'x' for '--count <N>': must be a whole number",
+            ),
+            (
+                &["serve", "--listen", "x"],
+                "invalid value 'x' for '--listen <ADDRESS>': must be an address and a port, such as 127.0.0.1:7420",
+            ),
             (
                 &["show"],
                 "the following required arguments were not provided: <NAME>",

@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use leasehold::clock::{BootClock, ClockExt};
@@ -46,8 +45,7 @@ pub(crate) fn main(place: &Place, args: &ListArgs) -> anyhow::Result<bool> {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut said = false;
     loop {
-        let asked = desk.ask(desk.store.list(&args.prefix, limit, desk.within));
-        let listing = asked.with_context(|| format!("cannot list the locks of {}", desk.url))?;
+        let listing = desk.list(&args.prefix, limit)?;
         if args.watch && std::io::stdout().is_terminal() {
             // Home, and clear from there on: what was printed before scrolls away unharmed.
             print!("\x1b[H\x1b[2J");

@@ -36,6 +36,8 @@ pub struct Breaker {
     /// Open until then.
     until: Option<Moment>,
     probing: bool,
+    /// What the store said last, for those who are refused.
+    why: String,
 }
 
 impl Breaker {
@@ -64,6 +66,17 @@ impl Breaker {
             self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             self.until = Some(now + self.pause);
         }
+    }
+
+    /// Why it did not answer: whoever is refused later wants to know that, and not that it was refused.
+    pub fn because(&mut self, why: &str) {
+        why.clone_into(&mut self.why);
+    }
+
+    /// What was last said about why.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        &self.why
     }
 
     /// A probe was cancelled before it was answered: the next acquire probes.

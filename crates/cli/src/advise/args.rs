@@ -35,7 +35,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) kind: Option<Kind>,
     /// The 99th percentile of held time, if it is known better than from records
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, required_unless_present = "from")]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) p99: Option<Duration>,
     /// The budget for network, store tail and pauses, instead of the recorded one
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
@@ -43,8 +43,8 @@ pub(crate) struct AdviseArgs {
     /// What is added on top; a tenth of the p99 if not given
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) guard: Option<Duration>,
-    /// How long work is given to stop before its lease ends, if not what the class says; `run` takes the smaller of 5s and a
-    /// sixth of the TTL unless it is told otherwise
+    /// How long work is given to stop before its lease ends, if not what the class says; if that is 0s too, what `run` takes: the
+    /// smaller of 5s and a sixth of the TTL
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) stop_grace: Option<Duration>,
     /// The takeover target: from a holder's crash to the next owner, at most

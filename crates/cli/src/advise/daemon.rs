@@ -1,6 +1,6 @@
 //! Evidence from a running daemon: held times to the millisecond from its history, latencies and retries from its metrics.
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use leasehold::StoreUrl;
 use leasehold::http::{Daemon, HttpOptions};
 use leasehold_advise::{Evidence, source};
@@ -22,7 +22,10 @@ pub(super) fn read(place: &Place, url: &str, class: &str) -> anyhow::Result<Evid
     };
     let daemon = Daemon::open(HttpOptions::parse(text)?)?;
     let desk = Desk::of(store, place)?;
-    let ask = |path: &str| desk.ask(daemon.text(path));
+    let ask = |path: &str| {
+        let asked = desk.ask(daemon.text(path));
+        asked.with_context(|| format!("cannot read what {} has recorded", desk.url))
+    };
     // Whoever may not see all numbers still has a history of their own: then latencies are unknown, and said to be.
     let mut evidence = match ask("/metrics")? {
         Ok(text) => source::prometheus(&text, class)?,

@@ -20,6 +20,11 @@ const FRESH: &str = "leasehold.toml";
 
 /// Reads, does the sums and prints them; yes means that the takeover target can be met.
 pub(crate) fn main(place: &Place, args: &AdviseArgs) -> anyhow::Result<bool> {
+    if args.from.is_none() && args.p99.is_none() {
+        bail!(
+            "nothing to advise from\nname recorded data with --from FILE or --from http://HOST:PORT, or say the 99th percentile with --p99"
+        );
+    }
     let class = place.book()?.class(&args.class, BootClock.now())?;
     let evidence = match &args.from {
         Some(path) => match path
@@ -35,7 +40,9 @@ pub(crate) fn main(place: &Place, args: &AdviseArgs) -> anyhow::Result<bool> {
         p99: args.p99,
         jitter: args.jitter,
         guard: args.guard,
-        stop_grace: args.stop_grace.unwrap_or(class.stop_grace),
+        stop_grace: args
+            .stop_grace
+            .or(Some(class.stop_grace).filter(|grace| !grace.is_zero())),
         lock_delay: class.release.lock_delay,
         takeover_slo: args.slo,
         current: Some(class.ttl.get()),

@@ -127,7 +127,10 @@ fn take(
         ));
     }
     let DeValue::String(text) = value else {
-        return Err(format!("must be a text in quotes, not a {}", value.type_str()));
+        return Err(format!(
+            "must be a text in quotes; this is of type {}",
+            value.type_str()
+        ));
     };
     let text = text.to_string();
     if text.is_empty() {
@@ -195,7 +198,7 @@ mod tests {
                 "config.toml:2: stor: this key is unknown: did you mean `store`?",
             ),
             ("timeout = \"5\"", "timeout"),
-            ("timeout = 5", "must be a text in quotes, not a integer"),
+            ("timeout = 5", "must be a text in quotes; this is of type integer"),
             ("holder = \"\"", "is empty"),
             ("store = \"a\"\nstore = \"b\"", "is not TOML"),
             ("colour = \"x\"", "Known here: audit_file, holder"),

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use comfy_table::{Table, presets};
 use leasehold::StoreUrl;
 use leasehold::http::{Asked, Daemon, HttpOptions};
@@ -143,7 +143,8 @@ pub(super) fn history(place: &Place, output: Form) -> anyhow::Result<bool> {
 }
 
 fn answer<T>(desk: &Desk, question: impl Future<Output = Asked<T>>) -> anyhow::Result<T> {
-    match desk.ask(question)? {
+    let asked = desk.ask(question);
+    match asked.with_context(|| format!("cannot ask the daemon at {}", desk.url))? {
         Ok(answer) => Ok(answer),
         Err(problem) => bail!("{} refuses: {}", desk.url, problem.detail),
     }

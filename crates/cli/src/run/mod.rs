@@ -38,8 +38,6 @@ use crate::trace::Trace;
 
 /// How long releases and undos may still take when everything else is over.
 pub(crate) const SETTLE: Duration = Duration::from_secs(1);
-/// `stop_grace` if nobody says: the smaller of this and a sixth of the TTL.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs a command under a lock.
 pub(crate) fn main(place: &Place, args: RunArgs) -> ExitCode {
@@ -165,7 +163,7 @@ pub(crate) fn grace_of(asked: Option<Duration>, ttl: Option<Duration>, class: &C
     let ttl = ttl.unwrap_or(class.ttl.get());
     asked
         .or(Some(class.stop_grace).filter(|grace| !grace.is_zero()))
-        .unwrap_or_else(|| GRACE.min(ttl / 6))
+        .unwrap_or_else(|| Class::process_grace(ttl))
 }
 
 /// Says what there is to say, and answers the exit code.

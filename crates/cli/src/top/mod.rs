@@ -52,7 +52,7 @@ pub(crate) struct TopArgs {
 pub(crate) fn main(place: &Place, args: &TopArgs) -> anyhow::Result<bool> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let desk = Desk::open(place)?;
-        let listing = desk.ask(desk.store.list(&args.prefix, poll::LIMIT, desk.within))?;
+        let listing = desk.list(&args.prefix, poll::LIMIT)?;
         print(&listing.leases, listing.truncated, Output::Wide)?;
         say("this is no terminal, so this was all; see `leasehold list --watch`");
         return Ok(true);

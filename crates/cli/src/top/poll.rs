@@ -40,7 +40,7 @@ impl Poller {
     pub(super) fn start(place: &Place, args: &TopArgs) -> anyhow::Result<Self> {
         let desk = Desk::open(place)?;
         let (prefix, every) = (args.prefix.clone(), args.every.max(SOONEST));
-        desk.ask(desk.store.list(&prefix, 1, desk.within))?;
+        desk.list(&prefix, 1)?;
         let (sender, looks) = sync_channel(4);
         std::thread::Builder::new()
             .name("top-poll".into())

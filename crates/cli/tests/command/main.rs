@@ -20,6 +20,7 @@ mod plane_served;
 mod pty;
 mod readme;
 mod redis;
+mod refusals;
 mod run;
 mod schema;
 mod serve;

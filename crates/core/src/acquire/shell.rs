@@ -150,14 +150,14 @@ impl Attempt {
         };
         let within = within.saturating_sub(self.now().since(waits));
         // After the wait for a slot: what was learnt meanwhile counts for those in the queue too.
-        let admission = inner.tools.breaker().admit(self.now());
+        let (admission, why) = {
+            let mut breaker = inner.tools.breaker();
+            (breaker.admit(self.now()), breaker.why().to_owned())
+        };
         match admission {
             Admission::Refuse { until } => {
                 let left = until.since(self.now());
-                let why = format!(
-                    "the store has not been answering; the next try is due in {} ms",
-                    left.as_millis()
-                );
+                let why = format!("{why}; the next try is due in {} ms", left.as_millis());
                 return self.acquiring.refused(why, self.now());
             }
             Admission::Probe => self.probing = true,
@@ -189,7 +189,9 @@ impl Attempt {
     fn count(&self, failure: &Failure, now: Moment) {
         // Only what is about the way to the store: a store that refuses us is there.
         if failure.transient() {
-            self.inner.tools.breaker().failed(now);
+            let mut breaker = self.inner.tools.breaker();
+            breaker.because(failure.message());
+            breaker.failed(now);
         } else {
             self.inner.tools.breaker().abandoned();
         }

@@ -57,6 +57,12 @@ impl Class {
     pub fn default_drift(ttl: Duration) -> Duration {
         Duration::from_millis(20) + ttl / 100
     }
+
+    /// What a process is given to stop if nobody says: the smaller of five seconds and a sixth of the TTL.
+    #[must_use]
+    pub fn process_grace(ttl: Duration) -> Duration {
+        Duration::from_secs(5).min(ttl / 6)
+    }
 }
 
 /// Does a policy act?

@@ -176,10 +176,9 @@ pub(crate) fn no_such_class<'a>(typed: &str, known: impl Iterator<Item = &'a str
     let mut known: Vec<&str> = known.collect();
     known.sort_unstable();
     known.dedup();
-    let hint = nearest(typed, known.iter().copied())
-        .map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-    format!(
-        "there is no such class: {hint}Known classes: {}",
-        known.join(", ")
-    )
+    let hint = nearest(typed, known.iter().copied()).map_or_else(
+        || "; known".to_owned(),
+        |near| format!("; did you mean `{near}`? Known"),
+    );
+    format!("there is no such class{hint} are {}", known.join(", "))
 }

@@ -159,12 +159,12 @@ fn an_unknown_class_is_told_its_nearest() {
         .unwrap_err()
         .to_string();
     assert!(
-        said.starts_with("class \"schedular\": there is no such class: did you mean `scheduler`?"),
+        said.starts_with("class \"schedular\": there is no such class; did you mean `scheduler`?"),
         "{said}"
     );
     assert!(
         said.ends_with(
-            "Known classes: admission, approval, reconciler, replayer, scheduler, workflow, workflow-critical"
+            "Known are admission, approval, reconciler, replayer, scheduler, workflow, workflow-critical"
         ),
         "{said}"
     );

@@ -243,7 +243,7 @@ fn classes_are_refused_with_the_reason() {
         ),
         (
             "[class.report]\ninherits = \"schedulr\"",
-            "p.toml:2: class.report.inherits \"schedulr\": there is no such class: did you mean `scheduler`?",
+            "p.toml:2: class.report.inherits \"schedulr\": there is no such class; did you mean `scheduler`?",
         ),
         (
             "[class.scheduler]\ninherits = \"scheduler\"",
