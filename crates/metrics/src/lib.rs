@@ -22,6 +22,7 @@
 //! ```
 
 mod buckets;
+mod known;
 mod prometheus;
 
 pub use prometheus::{CONTENT_TYPE, Prometheus};

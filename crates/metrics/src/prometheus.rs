@@ -1,6 +1,7 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
+use std::sync::{PoisonError, RwLock};
 
 use leasehold_core::event::{Event, Observer, What};
 use leasehold_core::observe::{Kind, LocalOnly, METRICS, Namespaces, moves};
@@ -12,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::buckets;
+use crate::known::KNOWN;
 
 /// What [`Prometheus::encode`] writes, for the answer's header.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,6 +29,8 @@ pub struct Prometheus {
     more: HashMap<&'static str, Numbers>,
     namespaces: Namespaces,
     local: LocalOnly,
+    /// Namespaces by class whose series have begun.
+    begun: RwLock<HashMap<String, HashSet<String>>>,
 }
 
 /// One metric over all its labels.
@@ -62,7 +66,36 @@ impl Prometheus {
             more: HashMap::new(),
             namespaces: Namespaces::default(),
             local: LocalOnly::default(),
+            begun: RwLock::default(),
         }
+    }
+
+    /// Lets what rules look at begin at zero for this class and namespace, so that the first event is a step and not a
+    /// beginning. What is not named here begins with its first event.
+    pub fn expect(&self, class: &str, namespace: &str) {
+        let has = |begun: &HashMap<String, HashSet<String>>| {
+            begun
+                .get(class)
+                .is_some_and(|namespaces| namespaces.contains(namespace))
+        };
+        if has(&self.begun.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let labels = [("class", class.to_owned()), ("namespace", namespace.to_owned())];
+        for (name, values) in KNOWN {
+            let Some((own, numbers)) = self.numbers.get(name) else {
+                continue;
+            };
+            for value in *values {
+                let own = own.map(|own| (own, (*value).to_owned()));
+                numbers.begin(&labels.iter().cloned().chain(own).collect());
+            }
+        }
+        let mut begun = self.begun.write().unwrap_or_else(PoisonError::into_inner);
+        begun
+            .entry(class.to_owned())
+            .or_default()
+            .insert(namespace.to_owned());
     }
 
     /// Everything, in the text format that Prometheus scrapes (see [`CONTENT_TYPE`]).
@@ -84,6 +117,13 @@ impl Prometheus {
     pub fn add(&self, name: &str, labels: Vec<(&'static str, String)>, by: f64) {
         if let Some(numbers) = self.more.get(name) {
             numbers.add(&labels, by);
+        }
+    }
+
+    /// Lets one of those begin at zero.
+    pub fn begin(&self, name: &str, labels: Vec<(&'static str, String)>) {
+        if let Some(numbers) = self.more.get(name) {
+            numbers.begin(&labels);
         }
     }
 
@@ -142,6 +182,15 @@ impl Prometheus {
 }
 
 impl Numbers {
+    /// Makes the series without moving it.
+    fn begin(&self, labels: &Labels) {
+        match self {
+            Self::Counter(family) => drop(family.get_or_create(labels)),
+            Self::Gauge(family) => drop(family.get_or_create(labels)),
+            Self::Histogram(family) => drop(family.get_or_create(labels)),
+        }
+    }
+
     fn add(&self, labels: &Labels, by: f64) {
         match self {
             Self::Counter(family) => {
@@ -179,10 +228,9 @@ fn register(registry: &mut Registry, name: &'static str, kind: Kind, help: &'sta
 
 impl Observer for Prometheus {
     fn on(&self, event: &Event) {
-        let labels = vec![
-            ("class", event.class.to_string()),
-            ("namespace", self.namespaces.of(event)),
-        ];
+        let namespace = self.namespaces.of(event);
+        self.expect(&event.class, &namespace);
+        let labels = vec![("class", event.class.to_string()), ("namespace", namespace)];
         moves(&event.what, |name, value, by| {
             self.moved(&labels, name, value, by)
         });

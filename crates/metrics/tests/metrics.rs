@@ -120,7 +120,7 @@ fn event(what: What) -> Event {
     }
 }
 
-/// Sample lines by metric and own label; of histograms their sum and, under `_count`, how many.
+/// Sample lines by metric, class, namespace and own label; of histograms their sum and, under `_count`, how many.
 fn exported(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     for line in text
@@ -132,11 +132,7 @@ fn exported(text: &str) -> BTreeMap<String, f64> {
         let own: Vec<_> = labels
             .trim_end_matches('}')
             .split(',')
-            .filter(|pair| {
-                !["class=", "namespace=", "store="]
-                    .iter()
-                    .any(|common| pair.starts_with(common))
-            })
+            .filter(|pair| !pair.starts_with("store="))
             .collect();
         values.insert(format!("{name}{{{}}}", own.join(",")), value.parse().unwrap());
     }
@@ -151,7 +147,11 @@ fn agree(text: &str, counters: &Counters) {
         let described = METRICS.iter().find(|one| one.name == metric.name).unwrap();
         let own = described
             .label
-            .map_or_else(String::new, |label| format!("{label}=\"{}\"", metric.label));
+            .map_or_else(String::new, |label| format!(",{label}=\"{}\"", metric.label));
+        let own = format!(
+            "class=\"{}\",namespace=\"{}\"{own}",
+            labels.class, labels.namespace
+        );
         let sample = match described.kind {
             Kind::Histogram => format!("leasehold_{}_sum{{{own}}}", metric.name),
             _ => format!("leasehold_{}{{{own}}}", metric.name),
@@ -248,4 +248,46 @@ async fn a_real_client_is_counted_the_same_and_its_names_are_not_shown() {
     assert!(!text.contains("secret-name"), "{text}");
     assert!(counters.total("renew_total", "renewed") > 0.0);
     agree(&text, &counters);
+}
+
+/// Rules look at rates: a series that began with its first event would hide that event from them.
+#[test]
+fn what_rules_look_at_has_begun_before_it_moves() {
+    let series = |text: &str| -> std::collections::BTreeSet<String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines
+            .filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned()))
+            .collect()
+    };
+    let expected = Prometheus::new("memory");
+    expected.expect("scheduler", "job");
+    let before = expected.encode();
+    assert!(
+        before
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .all(|line| line.ends_with(" 0") || line.ends_with(" 0.0")),
+        "nothing has moved: {before}"
+    );
+    let before = series(&before);
+    // Any event of a class and namespace that nobody had named lets the rest of them begin.
+    let met = Prometheus::new("memory");
+    Observer::on(&met, &event(What::TooLate));
+    assert!(before.is_subset(&series(&met.encode())));
+    // And nothing of what is known moves under a label that was not there.
+    for what in everything() {
+        let moved = Prometheus::new("memory");
+        Observer::on(&moved, &event(what));
+        let known = ["_total{", "takeover_seconds", "renew_remaining_ratio"];
+        let ruled = |line: &&String| {
+            let family = line.split('{').next().unwrap_or_default();
+            known.iter().any(|part| line.contains(part))
+                && before
+                    .iter()
+                    .any(|other| other.starts_with(&format!("{family}{{")))
+        };
+        for line in series(&moved.encode()).iter().filter(ruled) {
+            assert!(before.contains(line), "{line}");
+        }
+    }
 }

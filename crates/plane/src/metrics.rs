@@ -5,7 +5,9 @@
 
 use leasehold_core::observe::Kind;
 
+use crate::loops::Which;
 use crate::note::Note;
+use crate::state::JobState;
 
 /// One number as it is exported: `leasehold_` and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,12 @@ pub const METRICS: &[PlaneMetric] = &[
         &[],
         "Turns that stopped because their hold was lost: nothing was written, published or acknowledged after that",
     ),
+    PlaneMetric {
+        name: "plane_dispatch_seconds",
+        kind: Kind::Histogram,
+        labels: &["class"],
+        help: "From when a job could be taken up, submitted or approved, to its first hand-over",
+    },
     counter(
         "plane_duplicate_terminal_total",
         &[],
@@ -110,10 +118,51 @@ pub const METRICS: &[PlaneMetric] = &[
     ),
 ];
 
+/// Every series that is known before anything has happened, for these classes: exporters let them begin at zero, because a rate
+/// over a series that begins with its first event does not show that event.
+pub fn known(classes: &[&str], mut begin: impl FnMut(&'static str, &[&str])) {
+    for metric in METRICS.iter().filter(|metric| metric.kind != Kind::Gauge) {
+        let mut rows: Vec<Vec<&str>> = vec![Vec::new()];
+        for label in metric.labels {
+            let values: Vec<&str> = match *label {
+                "class" => classes.to_vec(),
+                "state" => JobState::all().map(JobState::word).collect(),
+                "loop" => Which::ALL.iter().map(|which| which.name()).collect(),
+                "what" => vec!["job", "loop"],
+                "why" if metric.name == "plane_loop_skips_total" => vec!["busy", "error", "lost"],
+                "why" => vec!["busy", "conflict", "error", "resource"],
+                _ => Vec::new(),
+            };
+            rows = rows
+                .iter()
+                .flat_map(|row| values.iter().map(|value| [row.as_slice(), &[*value]].concat()))
+                .collect();
+        }
+        for row in rows {
+            begin(metric.name, &row);
+        }
+    }
+}
+
+/// The namespaces of the locks that the plane takes under a class.
+#[must_use]
+pub fn namespaces(class: &str) -> &'static [&'static str] {
+    match class {
+        "reconciler" | "replayer" => &["loop"],
+        "admission" => &["admission"],
+        "approval" => &["job"],
+        // A job says under which class its lock is taken, and a workflow too.
+        _ => &["job", "run", "res"],
+    }
+}
+
 /// Which numbers a note moves: name, values of its labels in their order, and by how much.
 pub fn moves(note: &Note, mut add: impl FnMut(&'static str, &[&str], f64)) {
     match note {
         Note::Moved { class, to, .. } => add("plane_job_transitions_total", &[class, to.word()], 1.0),
+        Note::HandedOver { class, waited } => {
+            add("plane_dispatch_seconds", &[class], waited.as_secs_f64());
+        }
         Note::DuplicateTerminal { .. } => add("plane_duplicate_terminal_total", &[], 1.0),
         Note::RepeatedHandOver { .. } => add("plane_repeated_hand_over_total", &[], 1.0),
         Note::RepeatedStep { .. } => add("plane_repeated_step_total", &[], 1.0),
@@ -144,7 +193,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::state::JobState;
 
     /// One note of each kind; a new kind does not compile before it is here and in `moves`.
     fn every() -> Vec<Note> {
@@ -154,6 +202,10 @@ mod tests {
                 job: text(),
                 class: "scheduler".into(),
                 to: JobState::Running,
+            },
+            Note::HandedOver {
+                class: "scheduler".into(),
+                waited: Duration::from_millis(3),
             },
             Note::DuplicateTerminal { job: text() },
             Note::RepeatedHandOver { job: text() },
@@ -180,6 +232,24 @@ mod tests {
                 took: Some(Duration::from_secs(1)),
             },
         ]
+    }
+
+    #[test]
+    fn what_notes_move_was_known_before() {
+        let mut begun = BTreeSet::new();
+        let row = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
+        known(&["scheduler"], |name, values| {
+            assert!(begun.insert((name, row(values))), "{name} {values:?} twice");
+        });
+        for note in every() {
+            moves(&note, |name, values, _| {
+                assert!(begun.contains(&(name, row(values))), "{name} {values:?}");
+            });
+        }
+        for state in JobState::all() {
+            let values = row(&["scheduler", state.word()]);
+            assert!(begun.contains(&("plane_job_transitions_total", values)));
+        }
     }
 
     #[test]

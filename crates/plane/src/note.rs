@@ -20,6 +20,13 @@ pub enum Note {
         /// To what.
         to: JobState,
     },
+    /// A job was handed over for the first time.
+    HandedOver {
+        /// The class its lock is taken under.
+        class: String,
+        /// Since it could be taken up.
+        waited: Duration,
+    },
     /// A second end of the same job was refused.
     DuplicateTerminal {
         /// Which.
@@ -93,6 +100,7 @@ impl Note {
     pub fn metric(&self) -> (&'static str, &'static str) {
         match self {
             Self::Moved { to, .. } => ("job_transitions_total", to.word()),
+            Self::HandedOver { .. } => ("handed_over_total", ""),
             Self::DuplicateTerminal { .. } => ("duplicate_terminal_total", ""),
             Self::RepeatedHandOver { .. } => ("repeated_hand_over_total", ""),
             Self::RepeatedStep { .. } => ("repeated_step_total", ""),

@@ -35,7 +35,7 @@ pub(crate) struct Health {
     responses((status = 200, description = "Alive", body = Health)),
 )]
 pub(crate) async fn healthz(State(app): State<Arc<App>>) -> Doc<Health> {
-    Doc(health(&app))
+    Doc(Health::of(app.store().capabilities().kind))
 }
 
 /// The daemon can serve
@@ -55,13 +55,16 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Doc<Health>, R
     let probe = Name::new("leasehold:ready")?;
     app.within(PATIENCE, app.store().inspect(&probe, PATIENCE))
         .await?;
-    Ok(Doc(health(&app)))
+    Ok(Doc(Health::of(app.store().capabilities().kind)))
 }
 
-fn health(app: &App) -> Health {
-    Health {
-        status: "ok",
-        store: app.store().capabilities().kind,
-        version: env!("CARGO_PKG_VERSION"),
+impl Health {
+    /// Of a process on this kind of store.
+    pub(crate) fn of(store: &'static str) -> Self {
+        Self {
+            status: "ok",
+            store,
+            version: env!("CARGO_PKG_VERSION"),
+        }
     }
 }

@@ -21,22 +21,6 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
         CONTENT_TYPE,
         HeaderValue::from_static(leasehold_metrics::CONTENT_TYPE),
     );
-    count_jobs(&app).await;
-    ([kind], app.recorder.metrics.encode()).into_response()
-}
-
-/// How many jobs are in each state now. If the plane's store does not answer, the last count stands.
-async fn count_jobs(app: &App) {
-    let Some(served) = &app.plane else { return };
-    match served.plane.tally().await {
-        Ok(tally) => {
-            for (state, jobs) in tally {
-                let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
-                let labels = vec![("state", state.word().to_owned())];
-                let metrics = &app.recorder.metrics;
-                metrics.set(leasehold_plane::metrics::JOBS, labels, f64::from(jobs));
-            }
-        }
-        Err(error) => tracing::warn!(%error, "jobs could not be counted for the metrics"),
-    }
+    let plane = app.plane.as_ref().map(|served| &served.plane);
+    ([kind], app.recorder.metrics.text(plane).await).into_response()
 }

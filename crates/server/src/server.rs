@@ -71,6 +71,7 @@ impl Opened {
 
     /// Serves this control plane too.
     pub fn with_plane(mut self, plane: Plane, scheduler: Scheduler) -> Self {
+        self.desk.recorder.metrics.begin(&self.locks, true);
         self.desk.plane = Some(Served { plane, scheduler });
         self
     }
@@ -209,6 +210,7 @@ impl Server {
             .observer(observer);
         let locks = setup(builder).build();
         let locks = locks.map_err(|invalid| StartError::Config(invalid.to_string()))?;
+        recorder.metrics.begin(&locks, false);
         let desk = Desk {
             key,
             random,

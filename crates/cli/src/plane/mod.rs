@@ -16,7 +16,7 @@ use leasehold_plane::note::Observer;
 use leasehold_plane::scheduler::Scheduler;
 use leasehold_plane::work::{Works, exec::Exec};
 use leasehold_plane::{Plane, PlaneError, Replica, Settings};
-use leasehold_server::Opened;
+use leasehold_server::{Numbers, Opened};
 use serde_json::Value;
 
 use crate::args::Place;
@@ -70,7 +70,7 @@ impl PlaneStoreArg {
             .build()
             .context("cannot start the runtime")?;
         runtime.block_on(async {
-            let plane = self.open(place, Settings::default(), None, Vec::new()).await?;
+            let plane = self.open(place).await?;
             match question(plane).await {
                 Ok(answer) => Ok(Some(answer)),
                 Err(
@@ -96,34 +96,49 @@ impl PlaneStoreArg {
     }
 
     /// Opens the plane.
-    pub(crate) async fn open(
+    async fn open(&self, place: &Place) -> anyhow::Result<Plane> {
+        let opened = self.open_counted(place, Settings::default(), None, Vec::new());
+        opened.await.map(|(plane, _)| plane)
+    }
+
+    /// Opens the plane, and counts what it and its locks do.
+    async fn open_counted(
         &self,
         place: &Place,
         settings: Settings,
         holder: Option<leasehold::Holder>,
         observers: Vec<Arc<dyn Observer>>,
-    ) -> anyhow::Result<Plane> {
+    ) -> anyhow::Result<(Plane, Arc<Numbers>)> {
         let url = place.store()?;
         let kept = self.kept(&url)?;
-        let locks = locks(place, &url, holder)?;
+        let (locks, numbers) = locks(place, &url, holder)?;
         let store = leasehold_plane::open_store(&kept)?;
-        let mut all: Vec<Arc<dyn Observer>> = vec![Arc::new(leasehold_plane::note::Log)];
+        let mut all: Vec<Arc<dyn Observer>> =
+            vec![Arc::new(leasehold_plane::note::Log), Arc::clone(&numbers) as _];
         all.extend(observers);
         let random = leasehold::leasehold_core::rng::OsRandom::shared();
-        Ok(Plane::with(locks, store, settings, random, all)?)
+        Ok((Plane::with(locks, store, settings, random, all)?, numbers))
     }
 }
 
 /// Opened by the URL's value and not by its text, which hides secrets.
-fn locks(place: &Place, url: &StoreUrl, holder: Option<leasehold::Holder>) -> anyhow::Result<Locks> {
-    let mut builder = Locks::builder(url.open()?);
+fn locks(
+    place: &Place,
+    url: &StoreUrl,
+    holder: Option<leasehold::Holder>,
+) -> anyhow::Result<(Locks, Arc<Numbers>)> {
+    let store = url.open()?;
+    let numbers = Arc::new(Numbers::new(store.capabilities().kind));
+    let mut builder = Locks::builder(store).observer(Arc::clone(&numbers) as _);
     if let Some(file) = place.policy_file()? {
         builder = builder.policies(place.book()?).policy_file(file);
     }
     if let Some(holder) = holder.or(place.holder()?) {
         builder = builder.holder(holder);
     }
-    Ok(builder.build()?)
+    let locks = builder.build()?;
+    numbers.begin(&locks, true);
+    Ok((locks, numbers))
 }
 
 /// What a daemon needs to serve the plane on these locks; with one replica, if that is wanted.

@@ -1,6 +1,7 @@
 //! `leasehold plane replica`.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use leasehold::Holder;
 use leasehold_plane::note::{Note, Observer};
 use leasehold_plane::work::{Works, exec::Exec};
 use leasehold_plane::{Replica, Settings, Timeouts};
+use leasehold_server::Scrape;
 use serde_json::json;
 
 use super::PlaneStoreArg;
@@ -23,6 +25,7 @@ Ends with TERM or INT: takes no new work, lets what is under way finish for --dr
 
 Examples:
   leasehold plane replica                                   on the default store, beside other replicas on this host
+  leasehold plane replica --metrics-listen 127.0.0.1:7421   and Prometheus reads http://127.0.0.1:7421/metrics
   leasehold --store redis://10.0.0.5 plane replica --id a   one of several hosts")]
 pub(crate) struct ReplicaArgs {
     #[command(flatten)]
@@ -60,6 +63,9 @@ pub(crate) struct ReplicaArgs {
     /// How long ended jobs and runs are kept
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = leasehold::policy::duration::parse)]
     keep: Duration,
+    /// Serve the replica's numbers for Prometheus at /metrics, and /healthz, on this address of this machine (port 0: any)
+    #[arg(long, value_name = "ADDRESS", env = "LEASEHOLD_METRICS_LISTEN")]
+    metrics_listen: Option<SocketAddr>,
     /// Write a JSON line to standard output for each note: takeovers, duplicates, redeliveries
     #[arg(long)]
     notes: bool,
@@ -99,9 +105,19 @@ pub(crate) fn main(place: &Place, args: &ReplicaArgs) -> anyhow::Result<bool> {
             None => None,
         };
         let observers: Vec<Arc<dyn Observer>> = if args.notes { vec![Arc::new(Notes)] } else { Vec::new() };
-        let plane = args.plane.open(place, args.settings(), holder, observers).await?;
+        let opened = args.plane.open_counted(place, args.settings(), holder, observers);
+        let (plane, numbers) = opened.await?;
+        let scraped = match args.metrics_listen {
+            Some(address) => Some(Scrape::bind(address, numbers, plane.clone()).await.context("--metrics-listen")?),
+            None => None,
+        };
         let works = Works::default().exec(Some(Exec::warden("/proc/self/exe")));
         say(&format!("replica {} is at work", plane.locks().holder()));
+        if let Some(scrape) = scraped {
+            say(&format!("its numbers are at http://{}/metrics", scrape.address()));
+            // Until the very end: how it drains is worth a look too.
+            tokio::spawn(scrape.run(std::future::pending()));
+        }
         let replica = Replica::start(plane, works);
         tokio::select! {
             done = tokio::signal::ctrl_c() => done?,

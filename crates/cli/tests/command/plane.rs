@@ -195,6 +195,78 @@ fn told_to_end_a_replica_finishes_what_it_has_begun() {
     assert_eq!(state(&stage, &job), "SUCCEEDED");
 }
 
+/// What a listener for metrics answers to curl.
+fn curl(url: &str, more: &[&str]) -> String {
+    let output = std::process::Command::new("curl")
+        .args(["-sS", "-m", "20", "-w", "\n%{http_code}"])
+        .args(more)
+        .arg(url)
+        .output()
+        .unwrap();
+    printed(&output)
+}
+
+#[test]
+fn a_replica_counts_what_it_does_once_and_shows_it_on_this_machine_only() {
+    let stage = Stage::sqlite();
+    let running = stage.start(&["plane", "replica", "--metrics-listen", "127.0.0.1:0"]);
+    running.says("is at work");
+    running.says("/metrics");
+    let told = running.stderr();
+    let url = told
+        .split_whitespace()
+        .find(|word| word.starts_with("http://"))
+        .unwrap();
+    let series = |label: &str| {
+        let start = format!(
+            "leasehold_plane_job_transitions_total{{store=\"sqlite\",class=\"scheduler\",state=\"{label}\"}} "
+        );
+        let text = curl(url, &[]);
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        line.unwrap_or_else(|| panic!("no {start} in {text}")).to_owned()
+    };
+    for state in ["DISPATCHED", "SUCCEEDED", "FAILED"] {
+        assert_eq!(series(state).parse::<f64>().unwrap(), 0.0, "from the start");
+    }
+    let job = submit(&stage, &["--", "true"]);
+    until_state(&stage, &job, "SUCCEEDED");
+    // The store tells before the one who wrote has counted.
+    eventually("the count", || series("SUCCEEDED").parse::<f64>().unwrap() > 0.0);
+    for (state, times) in [
+        ("SCHEDULED", 1.0),
+        ("DISPATCHED", 1.0),
+        ("RUNNING", 1.0),
+        ("SUCCEEDED", 1.0),
+        ("FAILED", 0.0),
+    ] {
+        assert_eq!(series(state).parse::<f64>().unwrap(), times, "{state}");
+    }
+    let text = curl(url, &[]);
+    for line in [
+        "leasehold_plane_jobs{store=\"sqlite\",state=\"SUCCEEDED\"} 1",
+        "leasehold_plane_dispatch_seconds_count{store=\"sqlite\",class=\"scheduler\"} 1",
+        "leasehold_plane_duplicate_terminal_total{store=\"sqlite\"} 0",
+        "leasehold_acquire_total{store=\"sqlite\",class=\"scheduler\",namespace=\"job\",outcome=\"acquired\"} 1",
+    ] {
+        assert!(text.lines().any(|told| told.starts_with(line)), "{line}\n{text}");
+    }
+    assert!(!text.contains(&job), "never a name");
+    let root = url.trim_end_matches("/metrics");
+    assert!(curl(&format!("{root}/healthz"), &[]).contains("\"status\":\"ok\""));
+    for (path, more, wanted) in [
+        ("/v1/jobs", vec![], "404"),
+        ("/metrics", vec!["-X", "POST"], "405"),
+        ("/metrics", vec!["-H", "host: evil.example"], "421"),
+        ("/metrics", vec!["-H", "origin: http://evil.example"], "403"),
+    ] {
+        let answer = curl(&format!("{root}{path}"), &more);
+        assert!(answer.ends_with(wanted), "{path} {more:?}: {answer}");
+    }
+    let refused = stage.run(&["plane", "replica", "--metrics-listen", "0.0.0.0:0"]);
+    assert_ne!(code(&refused), 0);
+    assert!(said(&refused).contains("other machines"), "{}", said(&refused));
+}
+
 #[test]
 fn a_workflow_is_checked_with_line_and_field() {
     let stage = Stage::sqlite();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold_core::clock::Moment;
 use leasehold_core::{Hold, Lost};
 
 use super::{Grip, Scheduler};
@@ -75,6 +76,7 @@ impl Scheduler {
     /// The turn, under the job's lock. What was read before it was taken is forgotten.
     async fn under(&self, hold: &Hold, mail: &Taken) -> Result<(), PlaneError> {
         let job = self.ledger.job(&mail.to).await?;
+        let read_at = self.ledger.locks.clock().now();
         if let Some(done) = self.settle_early(hold, &job).await? {
             if done {
                 self.ledger.ack(hold, mail).await?;
@@ -87,7 +89,7 @@ impl Scheduler {
                 .await;
             return Ok(());
         };
-        let out = self.dispatch(hold, &grip, job, mail).await;
+        let out = self.dispatch(hold, &grip, job, read_at, mail).await;
         grip.give_back().await;
         out
     }
@@ -137,8 +139,18 @@ impl Scheduler {
         Ok(moved)
     }
 
-    async fn dispatch(&self, hold: &Hold, grip: &Grip, job: Job, mail: &Taken) -> Result<(), PlaneError> {
+    async fn dispatch(
+        &self,
+        hold: &Hold,
+        grip: &Grip,
+        job: Job,
+        read_at: Moment,
+        mail: &Taken,
+    ) -> Result<(), PlaneError> {
         let ledger = &self.ledger;
+        // By the store's clock until it was read, by ours since: the two are never compared.
+        let waited = (job.state == JobState::Pending)
+            .then(|| Duration::from_millis(job.now.saturating_sub(job.updated)));
         let job = match job.state {
             JobState::Scheduled => job,
             _ => ledger.apply(hold, &job, job.schedule()).await?,
@@ -154,6 +166,12 @@ impl Scheduler {
             ledger.note(&Note::RolledBack { job: job.id });
             ledger.again(mail, ledger.settings.error_again, "error").await;
             return Ok(());
+        }
+        if let Some(waited) = waited {
+            ledger.note(&Note::HandedOver {
+                class: job.spec.class.clone(),
+                waited: waited + ledger.locks.clock().now().since(read_at),
+            });
         }
         match job.spec.work {
             Work::Pull => {}

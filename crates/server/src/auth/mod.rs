@@ -4,7 +4,7 @@
 //! certificate. Every route is registered with a [`Rule`]; the `gate` asks it before anything else happens. A route
 //! without a rule is refused.
 
-mod browser;
+pub(crate) mod browser;
 pub(crate) mod gate;
 mod grant;
 mod limit;

@@ -19,13 +19,14 @@ pub(crate) use event::EventView;
 pub(crate) use feed::Feed;
 pub(crate) use history::{Ended, History, HistoryRow, Wanted, stamp};
 pub(crate) use kept::Kept;
-use leasehold_metrics::Prometheus;
+
+use crate::numbers::Numbers;
 
 /// Passes every event on to all who read.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) feed: Feed,
-    pub(crate) metrics: Prometheus,
+    pub(crate) metrics: Numbers,
     pub(crate) history: History,
     clock: SharedClock,
     seq: AtomicU64,
@@ -38,17 +39,9 @@ const CLIENTS: u64 = 1 << 40;
 
 impl Recorder {
     pub(crate) fn new(clock: SharedClock, store: &'static str, feed: Feed, history: History) -> Arc<Self> {
-        let mut metrics = Prometheus::new(store);
-        for metric in leasehold_plane::metrics::METRICS {
-            metrics.also(metric.name, metric.kind, metric.help);
-            if metric.labels.is_empty() {
-                // Known from the start: a rate over its first step would be lost otherwise.
-                metrics.add(metric.name, Vec::new(), 0.0);
-            }
-        }
         Arc::new(Self {
             feed,
-            metrics,
+            metrics: Numbers::new(store),
             history,
             clock,
             seq: AtomicU64::new(0),
@@ -80,7 +73,7 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn on(&self, event: &Event) {
-        self.metrics.on(event);
+        Observer::on(&self.metrics, event);
         self.history.on(event);
         self.feed.on(event);
     }
@@ -89,14 +82,7 @@ impl Observer for Recorder {
 /// What the control plane has to tell is counted too.
 impl leasehold_plane::note::Observer for Recorder {
     fn on(&self, note: &leasehold_plane::note::Note) {
-        use leasehold_plane::metrics::{METRICS, moves};
-        moves(note, |name, values, by| {
-            let metric = METRICS.iter().find(|metric| metric.name == name);
-            let names = metric.map_or(&[][..], |metric| metric.labels);
-            let values = values.iter().map(|value| (*value).to_owned());
-            self.metrics
-                .add(name, names.iter().copied().zip(values).collect(), by);
-        });
+        leasehold_plane::note::Observer::on(&self.metrics, note);
     }
 }
 

@@ -390,3 +390,44 @@ async fn what_the_plane_does_is_counted() {
         assert!(text.contains(&format!("# TYPE leasehold_{family} ")), "{family}");
     }
 }
+
+/// A rate over a series does not show the event that it begins with: whatever a rule takes a rate of is there, at zero, before
+/// anything has happened.
+#[tokio::test]
+async fn what_alerts_take_rates_of_is_there_from_the_start() {
+    let alerts = include_str!("../../../../ops/prometheus/alerts.yml");
+    let alerts = alerts.replace("increase(", "rate(");
+    let ruled: Vec<(&str, Option<&str>)> = alerts
+        .split("rate(")
+        .skip(1)
+        .filter_map(|rest| {
+            let selector = rest.split('[').next()?;
+            Some(match selector.split_once('{') {
+                // Only what must be equal; `!~` and `=~` are looked at by name.
+                Some((name, labels)) => (
+                    name,
+                    labels.strip_suffix('}').filter(|labels| labels.contains("=\"")),
+                ),
+                None => (selector, None),
+            })
+        })
+        .collect();
+    assert!(ruled.len() > 10, "{ruled:?}");
+    for plan in [Plan::new(), Plan::with_plane()] {
+        let text = plan.start().await.get("/metrics").await.text;
+        for (name, labels) in &ruled {
+            let there = text.lines().any(|line| {
+                line.starts_with(&format!("{name}{{")) && labels.is_none_or(|labels| line.contains(labels))
+            });
+            assert!(there, "{name} {labels:?} is not in\n{text}");
+        }
+    }
+    let text = Plan::with_plane().start().await.get("/metrics").await.text;
+    for line in [
+        "leasehold_duplicate_terminal_total{store=\"memory\",class=\"scheduler\",namespace=\"job\"} 0",
+        "leasehold_overlap_confirmed_total{store=\"memory\",class=\"workflow\",namespace=\"run\"} 0",
+        "leasehold_plane_job_transitions_total{store=\"memory\",class=\"workflow\",state=\"QUARANTINED\"} 0",
+    ] {
+        assert!(text.lines().any(|told| told.starts_with(line)), "{line}\n{text}");
+    }
+}
