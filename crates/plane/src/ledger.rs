@@ -285,11 +285,11 @@ impl Ledger {
         let _ = self.call(self.store.settle(mail, Settle::Again(after))).await;
     }
 
-    /// Sends mail by itself, under a hold.
+    /// Sends mail by itself, under a hold. `false`: the same mail is waiting there already.
     ///
     /// # Errors
     /// The hold is over, or the store did not answer.
-    pub async fn publish(&self, hold: &Hold, mail: &Mail) -> Result<(), PlaneError> {
+    pub async fn publish(&self, hold: &Hold, mail: &Mail) -> Result<bool, PlaneError> {
         hold.check()?;
         Ok(self.call(self.store.send(mail)).await?)
     }

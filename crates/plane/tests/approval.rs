@@ -110,6 +110,22 @@ async fn each_refusal_has_its_code() {
     assert_eq!(code("k", by("cid")).await, "already_rejected");
 }
 
+/// Its answer is known: a repetition must not be told to come again while the scheduler works on the job.
+#[tokio::test(start_paused = true)]
+async fn said_again_while_the_job_is_worked_on_it_is_answered_at_once() {
+    let bed = Bed::new();
+    let (hand, other) = (
+        bed.hand("a", Works::default()),
+        bed.hand("scheduler", Works::default()),
+    );
+    hand.plane.submit(asked("j")).await.unwrap();
+    hand.plane.approve("j", &by("ann")).await.unwrap();
+    let locks = other.plane.locks().class("scheduler");
+    let _held = locks.acquire("job:j").await.unwrap().held().unwrap();
+    let again = hand.plane.approve("j", &by("bob")).await.unwrap_err();
+    assert_eq!(again.code(), "already_approved");
+}
+
 #[tokio::test(start_paused = true)]
 async fn approvals_and_the_scheduler_exclude_each_other() {
     let bed = Bed::new();

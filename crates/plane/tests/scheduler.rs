@@ -14,6 +14,7 @@ use bed::{Bed, LONG, handled, pulled};
 use leasehold_core::Hold;
 use leasehold_core::clock::{ClockExt, SharedClock};
 use leasehold_plane::job::Outcome;
+use leasehold_plane::scheduler::Claim;
 use leasehold_plane::store::{PlaneStore, Queue};
 use leasehold_plane::work::{Handler, Publisher, Works};
 use leasehold_plane::{Cancelled, Job, JobSpec, JobState, PlaneError, Span};
@@ -442,8 +443,27 @@ async fn a_silent_worker_loses_its_claim() {
     ] {
         assert_eq!(late.unwrap_err().code(), "stale_claim");
     }
+    // Nor does one half of the new claim do: the number alone can be guessed, and without the lock store there is no fence.
+    let old_fence = Claim {
+        fence: first.claim.fence,
+        ..second.claim.clone()
+    };
+    let old_attempt = Claim {
+        attempt: first.claim.attempt,
+        ..second.claim.clone()
+    };
+    for half in [old_fence, old_attempt] {
+        let beat = hand.scheduler.heartbeat(&half).await.map(drop);
+        let report = hand.scheduler.report(&half, Ok(json!(1))).await.map(drop);
+        for refused in [beat, report] {
+            assert_eq!(refused.unwrap_err().code(), "stale_claim", "{half:?}");
+        }
+    }
     hand.scheduler.report(&second.claim, Ok(json!(2))).await.unwrap();
     assert_eq!(hand.plane.job("j").await.unwrap().state, JobState::Succeeded);
+    // Its end is the second one's: the first is not told that its own has come twice.
+    let late = hand.scheduler.report(&first.claim, Ok(json!(1))).await;
+    assert_eq!(late.unwrap_err().code(), "stale_claim");
     drop(replica);
 }
 

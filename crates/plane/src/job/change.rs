@@ -50,22 +50,27 @@ impl Change {
     }
 }
 
-/// The mail that lets a scheduler take a job up.
+/// The mail that lets a scheduler take a job up: one for each time that it waits to be.
 pub(crate) fn go(job: &Job, due_in: Duration) -> Mail {
+    let id = match job.state {
+        // The mail that brought the last attempt may still be there under the attempt's number.
+        JobState::Retrying => format!("go:{}:{}:{}", job.id, job.attempt, job.version),
+        _ => format!("go:{}:{}", job.id, job.attempt),
+    };
     Mail {
         queue: Queue::Jobs,
-        id: format!("go:{}:{}", job.id, job.attempt),
+        id,
         to: job.id.clone(),
         body: json!({"verb": "go"}).to_string(),
         due_in,
     }
 }
 
-/// The mail that lets a scheduler look at a job.
-pub(crate) fn look(job: &str) -> Mail {
+/// The mail that lets a scheduler look at a job that is called off.
+pub(crate) fn off(job: &str) -> Mail {
     Mail {
         queue: Queue::Jobs,
-        id: format!("look:{job}"),
+        id: format!("off:{job}"),
         to: job.to_owned(),
         body: json!({"verb": "go"}).to_string(),
         due_in: Duration::ZERO,
@@ -173,10 +178,9 @@ impl Job {
         change.job.owner = None;
         // If even its mail is gone by then, the replayer submits it again.
         change.due_in = Some(pause + GRACE);
-        // The mail that brought this attempt may still be there under the old number.
-        let mut mail = go(&change.job, pause);
-        mail.id = format!("go:{}:{}:{}", self.id, self.attempt, self.version + 1);
-        change.send.push(mail);
+        // Known by the version that this change makes.
+        change.job.version = self.version + 1;
+        change.send.push(go(&change.job, pause));
         change
     }
 

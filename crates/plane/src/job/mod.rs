@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 pub use change::Change;
-pub(crate) use change::{go, look};
+pub(crate) use change::{go, off};
 pub use spec::{JobSpec, Work};
 
 use crate::state::JobState;

@@ -16,10 +16,7 @@ const MANY: usize = 1000;
 /// Runs whose delay is over.
 pub(super) async fn delayed(ledger: &Ledger, hold: &Hold) -> Result<usize, PlaneError> {
     let due = under_way(ledger, true).await?;
-    for doc in &due {
-        tick(ledger, hold, doc, "wake").await?;
-    }
-    Ok(due.len())
+    tick(ledger, hold, &due, "wake").await
 }
 
 /// Runs that have not moved for their age: a result may have been lost, or the start.
@@ -27,10 +24,7 @@ pub(super) async fn stuck(ledger: &Ledger, hold: &Hold) -> Result<usize, PlaneEr
     let age = u64::try_from(ledger.settings.run_age.as_millis()).unwrap_or(u64::MAX);
     let mut old = under_way(ledger, false).await?;
     old.retain(|doc| doc.now >= doc.updated.saturating_add(age));
-    for doc in &old {
-        tick(ledger, hold, doc, "tick").await?;
-    }
-    Ok(old.len())
+    tick(ledger, hold, &old, "tick").await
 }
 
 async fn under_way(ledger: &Ledger, due: bool) -> Result<Vec<Doc>, PlaneError> {
@@ -44,9 +38,13 @@ async fn under_way(ledger: &Ledger, due: bool) -> Result<Vec<Doc>, PlaneError> {
     Ok(ledger.call(ledger.store.list(&query)).await?)
 }
 
-/// Asks the engine to look at a run: once for each version of it.
-async fn tick(ledger: &Ledger, hold: &Hold, doc: &Doc, verb: &str) -> Result<(), PlaneError> {
-    let id = format!("{verb}:{}:{}", doc.id, doc.version);
-    let mail = crate::workflow::mail(&doc.id, &id, &json!({"verb": verb}), Duration::ZERO);
-    ledger.publish(hold, &mail).await
+/// Asks the engine to look at these runs: once at a time for each version of one. Answers how many had not been asked for.
+async fn tick(ledger: &Ledger, hold: &Hold, docs: &[Doc], verb: &str) -> Result<usize, PlaneError> {
+    let mut sent = 0;
+    for doc in docs {
+        let id = format!("{verb}:{}:{}", doc.id, doc.version);
+        let mail = crate::workflow::mail(&doc.id, &id, &json!({"verb": verb}), Duration::ZERO);
+        sent += usize::from(ledger.publish(hold, &mail).await?);
+    }
+    Ok(sent)
 }

@@ -7,7 +7,7 @@ use leasehold_core::{Hold, Lost};
 
 use super::{Grip, Scheduler};
 use crate::error::PlaneError;
-use crate::job::{Job, Owner, Work};
+use crate::job::{Job, Owner, Work, go};
 use crate::ledger::Ledger;
 use crate::note::Note;
 use crate::state::JobState;
@@ -81,6 +81,15 @@ impl Scheduler {
             if done {
                 self.ledger.ack(hold, mail).await?;
             }
+            return Ok(());
+        }
+        // What was sent for an earlier attempt, or twice, must not cut the pause before the next one short: its own mail comes
+        // when that is over.
+        if job.state == JobState::Retrying
+            && mail.id != go(&job, Duration::ZERO).id
+            && job.due.is_some_and(|due| due > job.now)
+        {
+            self.ledger.ack(hold, mail).await?;
             return Ok(());
         }
         let Some(grip) = Grip::take(&self.ledger, &job).await? else {

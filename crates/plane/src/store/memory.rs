@@ -1,6 +1,7 @@
 //! The reference: one process's memory. What the other stores answer, this one answers by reading plainly.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::Vacant;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -111,15 +112,18 @@ impl Tables {
         version
     }
 
-    fn post(&mut self, mail: &Mail, now: u64) {
-        self.mail
-            .entry((mail.queue, mail.id.clone()))
-            .or_insert_with(|| Letter {
-                to: mail.to.clone(),
-                body: mail.body.clone(),
-                due: later(now, mail.due_in),
-                tries: 0,
-            });
+    /// Whether it was not there yet.
+    fn post(&mut self, mail: &Mail, now: u64) -> bool {
+        let Vacant(place) = self.mail.entry((mail.queue, mail.id.clone())) else {
+            return false;
+        };
+        place.insert(Letter {
+            to: mail.to.clone(),
+            body: mail.body.clone(),
+            due: later(now, mail.due_in),
+            tries: 0,
+        });
+        true
     }
 
     fn matching<'a>(&'a self, query: &'a Query, now: u64) -> impl Iterator<Item = (&'a String, &'a Row)> {
@@ -254,10 +258,9 @@ impl PlaneStore for MemoryPlane {
         Ok(taken.collect())
     }
 
-    async fn send(&self, mail: &Mail) -> Result<(), Failure> {
+    async fn send(&self, mail: &Mail) -> Result<bool, Failure> {
         let now = self.now();
-        self.lock().post(mail, now);
-        Ok(())
+        Ok(self.lock().post(mail, now))
     }
 
     async fn settle(&self, taken: &Taken, settle: Settle) -> Result<bool, Failure> {

@@ -293,8 +293,8 @@ pub trait PlaneStore: Send + Sync + fmt::Debug + 'static {
     /// Delivers up to `limit` messages that are due; unless settled, they are delivered again after `visible`.
     async fn take(&self, queue: Queue, limit: usize, visible: Duration) -> Result<Vec<Taken>, Failure>;
 
-    /// Sends mail by itself.
-    async fn send(&self, mail: &Mail) -> Result<(), Failure>;
+    /// Sends mail by itself. `false`: mail with this id is there already, waiting or taken, and stays as it is.
+    async fn send(&self, mail: &Mail) -> Result<bool, Failure>;
 
     /// Settles mail. `false`: it was delivered to someone else since, or is gone; nothing was changed.
     async fn settle(&self, taken: &Taken, settle: Settle) -> Result<bool, Failure>;

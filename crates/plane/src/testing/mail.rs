@@ -9,12 +9,14 @@ use crate::store::{Mail, Queue, Settle, SharedPlaneStore};
 /// Mail is hidden from others while someone has it, and comes again if nobody acknowledges it; a late taker's answer
 /// counts for nothing.
 pub async fn mail_comes_until_it_is_acknowledged(store: SharedPlaneStore) {
-    store.send(&letter("m")).await.unwrap();
-    store.send(&letter("m")).await.unwrap();
+    assert!(store.send(&letter("m")).await.unwrap());
+    assert!(!store.send(&letter("m")).await.unwrap(), "it waits there already");
     let short = Duration::from_millis(60);
     let first = store.take(Queue::Jobs, 10, short).await.unwrap();
     assert_eq!(first.len(), 1, "sent twice under one id, it is one");
     assert_eq!((first[0].to.as_str(), first[0].tries), ("a", 1));
+    // Nor while somebody has it: it is not begun anew.
+    assert!(!store.send(&letter("m")).await.unwrap());
     assert!(store.take(Queue::Runs, 10, short).await.unwrap().is_empty());
     let second = eventually(|| async {
         let taken = store.take(Queue::Jobs, 10, PATIENCE).await.unwrap();

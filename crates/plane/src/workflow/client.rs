@@ -304,7 +304,8 @@ impl Plane {
 
     async fn ask(&self, run: &str, name: &str, order: &Value) -> Result<(), PlaneError> {
         let mail = mail(run, name, order, Duration::ZERO);
-        Ok(self.ledger.call(self.ledger.store.send(&mail)).await?)
+        self.ledger.call(self.ledger.store.send(&mail)).await?;
+        Ok(())
     }
 }
 

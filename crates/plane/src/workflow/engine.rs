@@ -195,7 +195,8 @@ impl Engine {
             event["to"] = json!(job.state);
             also.push(Entry {
                 key: job.spec.key.clone(),
-                ..job_entry(job, None, &event.to_string())
+                // As of any other new job: the replayer and the reconciler look for it by this.
+                ..job_entry(job, ledger.settings.look(job, None), &event.to_string())
             });
         }
         also.extend(
@@ -207,10 +208,7 @@ impl Engine {
         let begin = advance.jobs.iter().filter(|job| job.state == JobState::Pending);
         let mut send: Vec<Mail> = begin.map(|job| go(job, Duration::ZERO)).collect();
         // The jobs called off are looked at now, not when their own time comes.
-        send.extend(advance.call_off.iter().map(|job| Mail {
-            id: format!("off:{job}"),
-            ..crate::job::look(job)
-        }));
+        send.extend(advance.call_off.iter().map(|job| crate::job::off(job)));
         let write = Write {
             id: ledger.fresh_id(),
             entry: run_entry(&advance.run, advance.wake_in, &event),

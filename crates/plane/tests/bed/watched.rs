@@ -160,7 +160,7 @@ impl PlaneStore for Watched {
         self.inner.take(queue, limit, visible).await
     }
 
-    async fn send(&self, mail: &Mail) -> Result<(), Failure> {
+    async fn send(&self, mail: &Mail) -> Result<bool, Failure> {
         self.enter("send")?;
         let out = self.inner.send(mail).await;
         self.leave("send").await;

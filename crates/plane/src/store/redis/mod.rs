@@ -150,8 +150,8 @@ impl PlaneStore for RedisPlane {
         found.into_iter().map(|mail| answer::taken(queue, mail)).collect()
     }
 
-    async fn send(&self, letter: &Mail) -> Result<(), Failure> {
-        self.ask("send", mail(letter)).await.map(drop)
+    async fn send(&self, letter: &Mail) -> Result<bool, Failure> {
+        Ok(answer::number(&self.ask("send", mail(letter)).await?)? == 1)
     }
 
     async fn settle(&self, taken: &Taken, settle: Settle) -> Result<bool, Failure> {

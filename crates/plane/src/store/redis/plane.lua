@@ -37,9 +37,10 @@ end
 
 local function post(m)
   local key = mail_key(m.queue, m.id)
-  if redis.call('EXISTS', key) == 1 then return end
+  if redis.call('EXISTS', key) == 1 then return '0' end
   redis.call('HSET', key, 'to', m.to, 'body', m.body, 'tries', '0')
   redis.call('ZADD', queue_key(m.queue), whole(now + m.due), m.id)
+  return '1'
 end
 
 local function show(kind, id)
@@ -118,7 +119,7 @@ function verbs.key() return redis.call('HGET', prefix .. 'keys:' .. a.kind, a.ke
 
 function verbs.history() return redis.call('LRANGE', events_key(a.kind, a.id), 0, -1) end
 
-function verbs.send() post(a) return 'OK' end
+function verbs.send() return post(a) end
 
 function verbs.take()
   local taken = {}

@@ -251,7 +251,7 @@ impl PlaneStore for SqlitePlane {
         .await
     }
 
-    async fn send(&self, mail: &Mail) -> Result<(), Failure> {
+    async fn send(&self, mail: &Mail) -> Result<bool, Failure> {
         let mail = mail.clone();
         self.step(Step::Lasting, move |tx, now| {
             step::send(tx, &mail, now).map_err(failure)

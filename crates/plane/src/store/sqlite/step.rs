@@ -237,7 +237,8 @@ pub(super) fn take(
     Ok(taken)
 }
 
-pub(super) fn send(tx: &Transaction<'_>, mail: &Mail, now: u64) -> Result<()> {
+/// Whether it was not there yet.
+pub(super) fn send(tx: &Transaction<'_>, mail: &Mail, now: u64) -> Result<bool> {
     tx.prepare_cached(
         "INSERT INTO mail (queue, id, doc, body, due, tries) VALUES (?1, ?2, ?3, ?4, ?5, 0) ON CONFLICT DO NOTHING",
     )?
@@ -248,7 +249,7 @@ pub(super) fn send(tx: &Transaction<'_>, mail: &Mail, now: u64) -> Result<()> {
         mail.body,
         signed(later(now, mail.due_in))
     ])
-    .map(drop)
+    .map(|sent| sent > 0)
 }
 
 pub(super) fn settle(tx: &Transaction<'_>, taken: &Taken, settle: Settle, now: u64) -> Result<bool> {
