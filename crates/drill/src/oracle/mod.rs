@@ -7,10 +7,12 @@
 //! An acquire without an answer may have been granted at any moment after it was sent: it can excuse a lease that was
 //! seen, and it never proves anything. Everything is sorted and swept, O(n log n) in the number of lines.
 
+mod attempt;
 mod case;
 mod event;
 
-pub use case::{Attempt, Case, Claim, Ending, Grant, Terms, Write};
+pub use attempt::{Attempt, Claim, Ending, Grant, Terms, Write};
+pub use case::Case;
 
 use crate::history::History;
 use crate::invariant;
