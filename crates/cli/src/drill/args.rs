@@ -203,6 +203,9 @@ pub(crate) struct ReportArgs {
 /// `leasehold drill simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
+    /// With the real daemon between the clients and their store, over a simulated network
+    #[arg(long)]
+    pub(crate) daemon: bool,
     /// How many histories
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,

@@ -2,14 +2,14 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold::clock::{BootClock, Clock, ClockExt};
 use leasehold_drill::history::Record;
-use leasehold_drill::sim::{Campaign, Failure, Mistake, Plan, Progress, Shrunk, campaign, replay};
+use leasehold_drill::sim::{Campaign, Failure, Mistake, Plan, Progress, Shrunk, World, campaign, replay};
 
 use super::args::SimulateArgs;
 use super::{interrupted, runtime};
@@ -27,6 +27,11 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
         let known: Vec<_> = Mistake::ALL.iter().map(|mistake| mistake.word()).collect();
         bail!("there is no mistake {word:?}; there are {}", known.join(", "));
     };
+    let world = if args.daemon {
+        World::Daemon
+    } else {
+        World::Clients
+    };
     let what = Campaign {
         from: args.from,
         seeds: args.seeds,
@@ -34,6 +39,7 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         mistake,
+        world,
     };
     let progress = Arc::new(Progress::default());
     let began = BootClock.now();
@@ -55,7 +61,7 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
             Ok(true)
         }
         Ran::Failed(failure) => {
-            tell(&mut out, *failure, args, mistake)?;
+            tell(&mut out, *failure, args, what)?;
             Ok(false)
         }
         Ran::Passed => {
@@ -67,6 +73,13 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
                 count(&progress.applied),
                 count(&progress.lasted) as f64 / 3.6e6
             )?;
+            if args.daemon {
+                writeln!(out, "what happened in them:")?;
+                let faults = progress.faults.lock().unwrap_or_else(PoisonError::into_inner);
+                for (fault, times) in faults.iter() {
+                    writeln!(out, "{times:>10}  {fault}")?;
+                }
+            }
             say(&format!(
                 "{:.0} histories a second on {} threads",
                 done as f64 / took.max(0.001),
@@ -116,10 +129,10 @@ async fn watch(what: Campaign, twice: bool, progress: Arc<Progress>) -> anyhow::
 }
 
 /// Everything a reader needs to see the failure again.
-fn tell(out: &mut impl Write, failure: Failure, args: &SimulateArgs, mistake: Mistake) -> anyhow::Result<()> {
+fn tell(out: &mut impl Write, failure: Failure, args: &SimulateArgs, what: Campaign) -> anyhow::Result<()> {
     let seed = failure.seed;
     writeln!(out, "seed {seed} broke a promise ({})", version())?;
-    let plan = Plan::new(seed, mistake);
+    let plan = Plan::of(what.world, seed, what.mistake);
     match &failure.run {
         Ok(run) => {
             for found in run.judgement.findings.iter().take(5) {
@@ -132,7 +145,7 @@ fn tell(out: &mut impl Write, failure: Failure, args: &SimulateArgs, mistake: Mi
     writeln!(out, "{}", repeat(seed, args, ""))?;
     out.flush()?;
     say("shrinking it …");
-    let Some(small) = failure.shrink(mistake) else {
+    let Some(small) = failure.shrink(what.world, what.mistake) else {
         return Ok(());
     };
     writeln!(
@@ -192,7 +205,8 @@ fn repeat(seed: u64, args: &SimulateArgs, more: &str) -> String {
         Some(word) => format!(" --mistake {word}"),
         None => String::new(),
     };
-    format!("repeat: leasehold drill simulate --from {seed} --seeds 1{mistake}{more}")
+    let daemon = if args.daemon { " --daemon" } else { "" };
+    format!("repeat: leasehold drill simulate{daemon} --from {seed} --seeds 1{mistake}{more}")
 }
 
 /// Which code it was: the commit where there is one, the version anyhow.

@@ -33,6 +33,8 @@ pub enum Answer {
     Closed,
     /// The caller dropped the acquire before it was answered.
     Cancelled,
+    /// Nobody told the caller, who has given up: it may have been granted, and is then ended by whoever keeps it.
+    Unknown,
 }
 
 /// How a write at the target was answered.

@@ -91,6 +91,8 @@ fn excuses<'a>(case: &Case<'a>) -> HashMap<(&'a str, &'a str), Vec<Excuse>> {
             // Its own event may be on its way; an acquire without an answer may have been granted at any time.
             None => (0, true, 0),
             Some((at, Answer::Held | Answer::LocalOnly, _)) => (at, true, 0),
+            // Only its time to live bounds what nobody can undo.
+            Some((at, Answer::Unknown, _)) => (at, true, 0),
             Some((at, ..)) => {
                 let ttl = case.terms(attempt).map_or(u64::MAX, |terms| terms.ttl);
                 let until = at.saturating_add(ttl).saturating_add(MARGIN);

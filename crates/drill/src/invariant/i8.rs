@@ -22,7 +22,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             continue;
         };
         match answer {
-            Answer::Unavailable | Answer::Busy | Answer::Closed | Answer::Cancelled => {
+            Answer::Unavailable | Answer::Busy | Answer::Closed | Answer::Cancelled | Answer::Unknown => {
                 if let Some(claim) = attempt.claims.first() {
                     broken(claim.at, "worked although its acquire was refused");
                 }

@@ -1,12 +1,13 @@
 //! Many histories: seeds from one number on, on some threads, until one breaks a promise.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::director::{Run, live};
 use super::mistake::Mistake;
-use super::plan::Plan;
+use super::plan::{Plan, World};
 use super::shrink::{Shrunk, shrink};
 
 /// What is to be lived.
@@ -20,6 +21,8 @@ pub struct Campaign {
     pub threads: usize,
     /// What is wrong on purpose.
     pub mistake: Mistake,
+    /// In which world.
+    pub world: World,
 }
 
 /// How far it is.
@@ -35,8 +38,24 @@ pub struct Progress {
     pub applied: AtomicU64,
     /// How long they lasted, in simulated milliseconds.
     pub lasted: AtomicU64,
+    /// How often each kind of fault happened in them.
+    pub faults: Mutex<BTreeMap<&'static str, u64>>,
     /// Stop at the next history.
     pub stop: AtomicBool,
+}
+
+impl Progress {
+    fn add(&self, run: &Run) {
+        self.events.fetch_add(run.events, Ordering::Relaxed);
+        let (grants, applied) = (run.judgement.grants, run.judgement.applied);
+        self.grants.fetch_add(grants as u64, Ordering::Relaxed);
+        self.applied.fetch_add(applied as u64, Ordering::Relaxed);
+        self.lasted.fetch_add(run.lasted / 1_000_000, Ordering::Relaxed);
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        for (fault, times) in &run.faults {
+            *faults.entry(fault).or_default() += times;
+        }
+    }
 }
 
 /// A seed that broke a promise.
@@ -58,9 +77,9 @@ impl Failure {
 
     /// The short form of it, if it can be judged at all.
     #[must_use]
-    pub fn shrink(self, mistake: Mistake) -> Option<Shrunk> {
+    pub fn shrink(self, world: World, mistake: Mistake) -> Option<Shrunk> {
         let broken = self.broken()?;
-        let plan = Plan::new(self.seed, mistake);
+        let plan = Plan::of(world, self.seed, mistake);
         self.run.ok().map(|run| shrink(&plan, run, broken))
     }
 }
@@ -80,15 +99,9 @@ pub fn campaign(what: Campaign, progress: &Progress) -> Option<Failure> {
                     if seed >= end {
                         return;
                     }
-                    let run = live(&Plan::new(seed, what.mistake));
+                    let run = live(&Plan::of(what.world, seed, what.mistake));
                     if let Ok(run) = &run {
-                        progress.events.fetch_add(run.events, Ordering::Relaxed);
-                        let (grants, applied) = (run.judgement.grants, run.judgement.applied);
-                        progress.grants.fetch_add(grants as u64, Ordering::Relaxed);
-                        progress.applied.fetch_add(applied as u64, Ordering::Relaxed);
-                        progress
-                            .lasted
-                            .fetch_add(run.lasted / 1_000_000, Ordering::Relaxed);
+                        progress.add(run);
                     }
                     progress.done.fetch_add(1, Ordering::Relaxed);
                     if run.as_ref().is_ok_and(|run| run.judgement.clean()) {
@@ -115,7 +128,7 @@ pub fn replay(what: Campaign, progress: &Progress) -> Result<Option<u64>, String
         if progress.stop.load(Ordering::Relaxed) {
             break;
         }
-        let plan = Plan::new(seed, what.mistake);
+        let plan = Plan::of(what.world, seed, what.mistake);
         let (first, second) = (live(&plan)?, live(&plan)?);
         progress.done.fetch_add(1, Ordering::Relaxed);
         progress.events.fetch_add(first.events, Ordering::Relaxed);

@@ -21,12 +21,12 @@ pub struct ClassPlan {
 }
 
 impl ClassPlan {
-    /// A class of any legal shape, mostly with a short TTL: short leases meet faults more often.
-    pub(super) fn draw(task: usize, dice: &Dice) -> Self {
+    /// A class of any legal shape, mostly with a short TTL, but at least this: short leases meet faults more often.
+    pub(super) fn draw(task: usize, dice: &Dice, least: u64) -> Self {
         let ttl = if dice.chance(250) {
             dice.pick(&[10_000, 30_000, 60_000], 10_000)
         } else {
-            dice.between(200, 4_000)
+            dice.between(least, 4_000)
         };
         let lock_delay = if dice.chance(250) { ttl / 2 } else { 0 };
         let word = |chance: u64, this: &str, other: &str| {

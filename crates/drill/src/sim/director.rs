@@ -1,24 +1,24 @@
 //! Lives one history: carries the agenda out, strikes and mends, then heals and looks whether everything is as before.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_core::{Left, Name};
+use leasehold_core::Name;
 
-use super::class::PROBE;
+use super::books::{self, Books};
+use super::daemon::Daemon;
 use super::dice::Dice;
-use super::drift::{Drift, MOST_DRIFT, MS, Nanos, SEC};
-use super::engine::{Engine, Kind, Service};
+use super::drift::{Drift, MOST_DRIFT, Nanos, SEC};
+use super::engine::{Engine, Kind};
 use super::plan::Plan;
 use super::process::Process;
+use super::wire::{Packet, Side, Woken};
 use super::world::{Event, Host, World};
 use crate::history::{Entry, History};
 use crate::oracle::{Judgement, judge};
 
 /// More than this and something spins.
 const MOST_EVENTS: u64 = 3_000_000;
-/// A client that is gone is noticed by its steward within one look.
-const STEWARD: Nanos = 70 * SEC;
 
 /// A history that was lived.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub struct Run {
     pub judgement: Judgement,
     /// Messages that met a fault, by number.
     pub struck: Vec<u64>,
+    /// How often each kind of fault happened.
+    pub faults: BTreeMap<&'static str, u64>,
     /// How much happened.
     pub events: u64,
     /// How long it took, in simulated nanoseconds.
@@ -64,6 +66,8 @@ pub(super) struct Director {
     pub(super) plan: Arc<Plan>,
     pub(super) world: Arc<World>,
     pub(super) processes: Vec<Option<Process>>,
+    /// Where clients go through one; none while it is down.
+    pub(super) daemon: Option<Daemon>,
     /// When faults end, in true time.
     pub(super) horizon: Nanos,
     began: Nanos,
@@ -86,9 +90,10 @@ impl Director {
             }
         };
         let server = drift();
-        let hosts = (0..plan.clients).map(|_| Host {
-            // Processes that share a SQLite file share the machine and its clock.
-            drift: if plan.kind == Kind::Sqlite {
+        let daemon = plan.daemon_slot();
+        let hosts = (0..plan.clients + usize::from(daemon.is_some())).map(|slot| Host {
+            // Processes that share a SQLite file share the machine and its clock; a daemon's clients do not.
+            drift: if plan.kind == Kind::Sqlite && daemon.is_none_or(|daemon| daemon == slot) {
                 server
             } else {
                 drift()
@@ -99,17 +104,24 @@ impl Director {
             life: 0,
             alive: false,
             cut: None,
+            cut_until: 0,
+            serves: Some(slot) == daemon,
         });
         let names = (0..plan.names)
             .map(|n| Name::new(&format!("sim:{n}")))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|bad| bad.to_string())?;
         let engine = Engine::new(plan.kind, server, plan.mistake);
-        let world = World::new(Arc::clone(&plan), names, hosts.collect(), engine);
+        let books = match daemon {
+            Some(_) => Books::new()?,
+            None => Books::default(),
+        };
+        let world = World::new(Arc::clone(&plan), names, hosts.collect(), engine, books);
         let began = world.lock().now;
         let mut director = Self {
             horizon: began + plan.horizon,
             processes: (0..plan.clients).map(|_| None).collect(),
+            daemon: None,
             world,
             began,
             events: 0,
@@ -117,7 +129,7 @@ impl Director {
             forgetful: false,
             plan,
         };
-        for slot in 0..director.processes.len() {
+        for slot in daemon.into_iter().chain(0..director.processes.len()) {
             director.open(slot)?;
         }
         let mut state = director.world.lock();
@@ -128,11 +140,21 @@ impl Director {
         Ok(director)
     }
 
-    /// Starts a process with its workers.
+    /// Starts a process with its workers, or the daemon.
     pub(super) fn open(&mut self, slot: usize) -> Result<(), String> {
+        if self.serves(slot) {
+            self.daemon = Some(Daemon::start(&self.world, slot)?);
+            return Ok(());
+        }
         let mut process = Process::start(&self.world, slot)?;
+        let daemon = self.plan.daemon.as_ref();
         for (task, class) in self.plan.classes.iter().enumerate() {
-            if let Some(worker) = process.worker(&class.name, task as u64) {
+            let kept = daemon.is_some_and(|daemon| daemon.kept.get(task) == Some(&true));
+            if kept {
+                if let Some(tenant) = process.tenant(&class.name, task as u64) {
+                    process.spawn(tenant.run());
+                }
+            } else if let Some(worker) = process.worker(&class.name, task as u64) {
                 process.spawn(worker.run());
             }
         }
@@ -140,6 +162,11 @@ impl Director {
             *place = Some(process);
         }
         Ok(())
+    }
+
+    /// The daemon's host.
+    pub(super) fn serves(&self, slot: usize) -> bool {
+        self.plan.daemon_slot() == Some(slot)
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -191,9 +218,13 @@ impl Director {
                 }
             }
             Event::Hint { slot, life, bell } => {
-                if let Some(process) = self.process(slot).filter(|_| self.lives(slot, life)) {
-                    process.wakers.wake(&bell);
-                    process.take_turn();
+                let wakers = match &self.daemon {
+                    Some(daemon) if self.serves(slot) => Some(&daemon.wakers),
+                    _ => self.process(slot).map(|process| &process.wakers),
+                };
+                if let Some(wakers) = wakers.filter(|_| self.lives(slot, life)) {
+                    wakers.wake(&bell);
+                    self.turn(slot);
                 }
             }
             Event::Write { write, to } => self.world.lock().arrive(&write, to),
@@ -208,10 +239,45 @@ impl Director {
                     self.turn(slot);
                 }
             }
+            Event::Wire(packet) => self.packet(packet),
+            Event::Disk { slot, life } => {
+                if self.lives(slot, life) {
+                    books::written(&self.world);
+                    self.turn(slot);
+                }
+            }
             Event::Strike(number) => self.strike(number),
             Event::Mend(mend) => self.mend(mend)?,
         }
         Ok(())
+    }
+
+    /// Something arrives on the network between clients and daemon.
+    fn packet(&self, packet: Packet) {
+        let woken = self.world.lock().packet(packet);
+        match woken {
+            Woken::Nobody => {}
+            Woken::Task { slot, waker } => {
+                if let Some(waker) = waker {
+                    waker.wake();
+                    self.turn(slot);
+                }
+            }
+            Woken::Opened {
+                slot,
+                life,
+                to,
+                opened,
+            } => {
+                let conn = opened.as_ref().ok().copied();
+                let taken = self.lives(slot, life) && to.send(opened).is_ok();
+                if let Some(conn) = conn.filter(|_| !taken) {
+                    let waker = self.world.lock().hang_up(conn, Side::Client);
+                    drop(waker);
+                }
+                self.turn(slot);
+            }
+        }
     }
 
     pub(super) fn process(&self, slot: usize) -> Option<&Process> {
@@ -219,8 +285,13 @@ impl Director {
     }
 
     fn turn(&self, slot: usize) {
-        if let Some(process) = self.process(slot) {
-            process.take_turn();
+        match &self.daemon {
+            Some(daemon) if self.serves(slot) => daemon.turns.take(),
+            _ => {
+                if let Some(process) = self.process(slot) {
+                    process.take_turn();
+                }
+            }
         }
     }
 
@@ -240,207 +311,37 @@ impl Director {
         self.note_of("director", what);
     }
 
-    fn note_of(&self, who: &str, what: Entry) {
+    pub(super) fn note_of(&self, who: &str, what: Entry) {
         let mut state = self.world.lock();
         let now = state.now;
         state.tape.note(now, who, what);
-    }
-
-    fn heal(&self) {
-        let mut state = self.world.lock();
-        state.healed = true;
-        state.stopping = true;
-        state.deaf = false;
-        state.engine.service = Service::Serving;
-        for host in &mut state.hosts {
-            host.cut = None;
-        }
-        drop(state);
-        self.note(Entry::Fault {
-            fault: "every fault ends".to_owned(),
-            mends: true,
-        });
-    }
-
-    /// Until nobody has anything to do any more. What takes too long is written down.
-    fn drain(&mut self) -> Result<(), String> {
-        let longest = self.plan.longest();
-        let step = (longest / 50).clamp(50 * MS, SEC);
-        let bound = self.now() + 4 * longest + 60 * SEC;
-        loop {
-            self.run_until(self.now() + step)?;
-            let rests = self.processes.iter().all(|process| {
-                process
-                    .as_ref()
-                    .is_some_and(|process| !process.leaves() && process.rests())
-            });
-            let flying = self.world.lock().flying;
-            let idle = |process: &Process| process.left() == Left::default();
-            if rests && flying == 0 && self.processes.iter().flatten().all(idle) {
-                return Ok(());
-            }
-            if self.now() > bound {
-                for process in self.processes.iter().flatten() {
-                    self.remains(process, process.left());
-                    let stuck = u64::from(!process.rests());
-                    self.left(&process.who, "tasks that do not end", stuck);
-                }
-                return Ok(());
-            }
-        }
-    }
-
-    fn remains(&self, process: &Process, left: Left) {
-        for (kind, count) in [
-            ("holds", left.holds),
-            ("releases", left.releasing),
-            ("debts", left.debts),
-            ("undos", left.undos),
-        ] {
-            self.left(&process.who, kind, count as u64);
-        }
-    }
-
-    /// Only what is there is worth a line.
-    fn left(&self, who: &str, kind: &str, count: u64) {
-        if count > 0 {
-            let kind = kind.to_owned();
-            self.note_of(who, Entry::Remains { kind, count });
-        }
-    }
-
-    /// Everyone has done what they had to do: what is in the store now belongs to someone who knows it.
-    fn calm(&self) {
-        self.note(Entry::Calm);
-        // A message that the network repeated long after its answer can grant a lease to nobody; its TTL bounds that.
-        if !self.world.lock().network.repeated {
-            self.note_leases();
-        }
-    }
-
-    fn note_leases(&self) {
-        let leases = {
-            let state = self.world.lock();
-            state.engine.leases(state.now)
-        };
-        for lease in leases {
-            self.note(Entry::Lease {
-                name: lease.name.to_string(),
-                holder: lease.holder,
-                fence: lease.fence,
-            });
-        }
-    }
-
-    /// Everyone gets every name; then they queue for one; then they do without being told.
-    fn probe(&mut self) -> Result<(), String> {
-        let names = self.world.lock().names.clone();
-        for name in &names {
-            for slot in 0..self.processes.len() {
-                self.visit(slot, name, MS);
-                self.settle(10 * SEC)?;
-            }
-        }
-        let Some(name) = names.first() else { return Ok(()) };
-        // Only a store that queues keeps an order.
-        let rounds: &[bool] = if self.plan.queue { &[false, true] } else { &[true] };
-        for deaf in rounds {
-            if *deaf {
-                self.world.lock().deaf = true;
-                self.note(Entry::Fault {
-                    fault: "waiters are not told".to_owned(),
-                    mends: false,
-                });
-            }
-            for slot in 0..self.processes.len() {
-                self.visit(slot, name, 700 * MS);
-                self.run_until(self.now() + 60 * MS)?;
-            }
-            self.settle(20 * SEC)?;
-        }
-        self.world.lock().deaf = false;
-        Ok(())
-    }
-
-    /// A process takes a name that it must get.
-    fn visit(&mut self, slot: usize, name: &Name, lasts: Nanos) {
-        let Some(process) = self.processes.get_mut(slot).and_then(Option::as_mut) else {
-            return;
-        };
-        if let Some(worker) = process.worker(PROBE, 7) {
-            process.spawn(worker.probe(name.clone(), lasts));
-        }
-    }
-
-    /// Until every task has ended, within bounds.
-    fn settle(&mut self, within: Nanos) -> Result<(), String> {
-        let bound = self.now() + within;
-        while self.now() < bound && !self.processes.iter().flatten().all(Process::rests) {
-            self.run_until(self.now() + 20 * MS)?;
-        }
-        Ok(())
-    }
-
-    /// Every process ends in order and leaves nothing.
-    fn close(&mut self) -> Result<(), String> {
-        for process in self.processes.iter_mut().flatten() {
-            process.leave(Duration::from_secs(5));
-        }
-        self.settle(15 * SEC)?;
-        for process in self.processes.iter().flatten() {
-            self.remains(process, process.has_left().unwrap_or_default());
-            let names = process
-                .locks
-                .as_ref()
-                .map_or(0, leasehold_core::Locks::names_here);
-            self.left(&process.who, "names in the local gate", names as u64);
-            self.left(&process.who, "listeners", process.wakers.len() as u64);
-            process.tally();
-        }
-        let state = self.world.lock();
-        let waiters = state.engine.waiters(state.now);
-        drop(state);
-        self.left("store", "waiters", waiters);
-        for process in self.processes.iter_mut().flatten() {
-            process.close();
-        }
-        self.run_until(self.now() + STEWARD)?;
-        for process in self.processes.iter().flatten() {
-            self.left(&process.who, "tasks of the client", process.alive());
-        }
-        Ok(())
-    }
-
-    fn quiet(&self) {
-        self.note(Entry::Quiet);
-        self.note_leases();
-        let rows = self.world.lock().target.rows();
-        for row in rows {
-            self.note_of("target", row);
-        }
     }
 
     fn end(self) -> Run {
         let Self {
             world,
             processes,
+            daemon,
             began,
             events,
             ..
         } = self;
-        drop(processes);
+        drop((processes, daemon));
         let mut state = world.lock();
         let history = History {
             records: std::mem::take(&mut state.tape.records),
             damage: Vec::new(),
         };
-        let (struck, lasted) = (std::mem::take(&mut state.network.struck), state.now - began);
+        let (mut struck, lasted) = (std::mem::take(&mut state.network.struck), state.now - began);
+        struck.append(&mut state.wire.struck);
+        let faults = std::mem::take(&mut state.faults);
         drop(state);
         let judgement = judge(&history);
         Run {
             history,
             judgement,
             struck,
+            faults,
             events,
             lasted,
         }

@@ -145,7 +145,7 @@ impl Engine {
         verb: &Verb,
         from: (usize, u32),
         at: Nanos,
-        alive: impl Fn(&str) -> bool,
+        alive: impl Fn(&Token) -> bool,
     ) -> (Reply, Option<Token>) {
         match verb {
             Verb::Ask(ask) => (self.ask(ask, from, at), None),
@@ -215,7 +215,7 @@ impl Engine {
         &mut self,
         giving: &Giving,
         at: Nanos,
-        alive: impl Fn(&str) -> bool,
+        alive: impl Fn(&Token) -> bool,
     ) -> (Reply, Option<Token>) {
         let now = self.clock(at);
         let mut giving = giving.clone();
@@ -240,9 +240,8 @@ impl Engine {
         // Redis publishes and counts who heard; SQLite finds the waiter's mailbox, or does not.
         let dead_too = self.mistake == Mistake::DeadWaiterKeepsLease;
         let served = self.last_come.get(&giving.name).cloned();
-        let reached = |token: &Token| {
-            (dead_too || alive(token.holder())) && served.as_ref().is_none_or(|last| last == token)
-        };
+        let reached =
+            |token: &Token| (dead_too || alive(token)) && served.as_ref().is_none_or(|last| last == token);
         let (given, woken) = self.table.release(&giving, now, micros, reached);
         if let Some(token) = &woken {
             let fence = self

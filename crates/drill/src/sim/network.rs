@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use leasehold_core::Token;
 use leasehold_core::store::Cause;
 use tokio::sync::oneshot;
 
@@ -69,6 +70,18 @@ impl State {
         let [drop, refuse, reset, mute, slow, repeat] = rolls;
         if rolls.contains(&true) {
             self.network.struck.push(number);
+        }
+        for (happens, fault) in rolls.into_iter().zip([
+            "store: a message vanishes",
+            "store: a message is refused on the way",
+            "store: a connection is cut under a message",
+            "store: an answer vanishes",
+            "store: a message is late",
+            "store: a message arrives twice",
+        ]) {
+            if happens {
+                self.count(fault);
+            }
         }
         if slow {
             travel = if dice.chance(300) {
@@ -152,12 +165,13 @@ impl State {
         let reply = match self.engine.turned_away(&verb) {
             Some(reply) => reply,
             None => {
-                let hosts = &self.hosts;
-                let alive = |holder: &str| {
-                    hosts
+                let (hosts, bells) = (&self.hosts, &self.bells);
+                let alive = |token: &Token| match hosts.iter().find(|host| host.serves) {
+                    Some(daemon) => daemon.alive && bells.contains_key(token.random()),
+                    None => hosts
                         .iter()
                         .enumerate()
-                        .any(|(slot, host)| host.alive && host.who(slot) == holder)
+                        .any(|(slot, host)| host.alive && host.who(slot) == token.holder()),
                 };
                 let (reply, woken) = self.engine.apply(&verb, (slot, life), now, alive);
                 if let Some(token) = woken {
@@ -185,13 +199,16 @@ impl State {
         let odds = if self.healed { 0 } else { self.plan.odds.hint };
         let by = dice.between(MS / 10, 5 * MS);
         if self.deaf || dice.chance(odds) {
-            return;
+            return self.count("store: a hint is lost");
         }
+        let daemon = self.plan.daemon.is_some();
         let found = self
             .hosts
             .iter()
             .enumerate()
-            .find(|(slot, host)| host.alive && host.cut.is_none() && host.who(*slot) == holder)
+            .filter(|(_, host)| host.alive && host.cut.is_none())
+            // Where there is a daemon, only it listens to the store.
+            .find(|(slot, host)| host.serves || (!daemon && host.who(*slot) == holder))
             .map(|(slot, host)| (slot, host.life));
         if let Some((slot, life)) = found {
             self.after(by, Event::Hint { slot, life, bell });

@@ -50,6 +50,27 @@ impl Odds {
     }
 }
 
+/// What takes part beside the clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum World {
+    /// Only a store, which clients ask themselves.
+    #[default]
+    Clients,
+    /// A daemon in front of the store.
+    Daemon,
+}
+
+/// The daemon of a history.
+#[derive(Debug, Clone)]
+pub struct DaemonPlan {
+    /// What happens to single messages between clients and daemon.
+    pub odds: Odds,
+    /// Of each task: the daemon keeps its holds.
+    pub kept: Vec<bool>,
+    /// How long the daemon waits for the client of a hold that it keeps, in milliseconds.
+    pub heartbeat: u64,
+}
+
 /// One history before it runs.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -77,9 +98,116 @@ pub struct Plan {
     pub strikes: Vec<Strike>,
     /// What is wrong on purpose.
     pub mistake: Mistake,
+    /// The daemon, if clients go through one.
+    pub daemon: Option<DaemonPlan>,
 }
 
 impl Plan {
+    /// The plan of a seed in such a world.
+    #[must_use]
+    pub fn of(world: World, seed: u64, mistake: Mistake) -> Self {
+        match world {
+            World::Clients => Self::new(seed, mistake),
+            World::Daemon => Self::with_daemon(seed, mistake),
+        }
+    }
+
+    /// The plan of a seed, with a daemon between clients and store: its host comes after those of the clients.
+    #[must_use]
+    pub fn with_daemon(seed: u64, mistake: Mistake) -> Self {
+        let mut plan = Self::new(seed, mistake);
+        let dice = Dice::keyed(seed, [0xdae0, 0, 0]);
+        let some = |most: u64| {
+            if dice.chance(350) {
+                dice.between(1, most)
+            } else {
+                0
+            }
+        };
+        let odds = Odds {
+            drop: some(150),
+            refuse: some(250),
+            reset: some(200),
+            mute: some(150),
+            slow: some(250),
+            repeat: some(200),
+            ..Odds::default()
+        };
+        // Daemon and store are neighbours: the way between them is often as it should be.
+        if dice.chance(500) {
+            plan.odds = Odds {
+                hint: plan.odds.hint,
+                cancel: plan.odds.cancel,
+                careless: plan.odds.careless,
+                ..Odds::default()
+            };
+        }
+        plan.queue = true;
+        plan.classes = (0..plan.tasks)
+            .map(|task| ClassPlan::draw(task, &dice, 600))
+            .collect();
+        let longest = plan.classes.iter().map(|class| class.ttl).max().unwrap_or(0);
+        plan.horizon = (longest * 3 * MS).clamp(5 * SEC, 30 * SEC);
+        let kept: Vec<_> = (0..plan.tasks).map(|_| dice.chance(450)).collect();
+        let hosts = plan.clients + 1;
+        plan.strikes = (0..1 + dice.below(8))
+            .map(|_| {
+                let mut what = What::draw(&dice, plan.kind, hosts, plan.names, &plan.classes);
+                // What strikes a process strikes the daemon as often as all clients together.
+                if dice.chance(350) {
+                    what.aim(|_| plan.clients);
+                }
+                Strike {
+                    at: dice.between(plan.horizon / 50, plan.horizon - plan.horizon / 10),
+                    what,
+                }
+            })
+            .collect();
+        // And it is often away for a moment only, so that what it kept is still there when it is back.
+        // So is the way to it.
+        let (daemon, horizon) = (plan.clients, plan.horizon);
+        plan.strikes.extend((0..dice.below(6)).map(|_| {
+            let lasts = dice.between(MS, 1_500 * MS);
+            let (client, silent) = (dice.index(daemon), dice.chance(700));
+            let what = match dice.below(10) {
+                0..4 => What::Kill {
+                    client: daemon,
+                    lasts,
+                },
+                4..6 => What::Leave {
+                    client: daemon,
+                    lasts,
+                },
+                _ => What::Cut {
+                    client,
+                    silent,
+                    lasts,
+                },
+            };
+            let at = dice.between(horizon / 50, horizon - horizon / 10);
+            Strike { at, what }
+        }));
+        plan.strikes.sort_by_key(|strike| strike.at);
+        plan.daemon = Some(DaemonPlan {
+            odds,
+            kept,
+            heartbeat: dice.between(500, 4_000),
+        });
+        plan
+    }
+
+    /// Every chance of every network, to be taken away one by one.
+    pub(super) fn chances(&mut self) -> Vec<&mut u64> {
+        let daemon = self.daemon.as_mut().map(|daemon| daemon.odds.each());
+        let own = self.odds.each().into_iter();
+        own.chain(daemon.into_iter().flatten()).collect()
+    }
+
+    /// The daemon's host.
+    pub(super) fn daemon_slot(&self) -> Option<usize> {
+        self.daemon.as_ref().map(|_| self.clients)
+    }
+
     /// The plan of a seed.
     #[must_use]
     pub fn new(seed: u64, mistake: Mistake) -> Self {
@@ -90,7 +218,7 @@ impl Plan {
             Kind::Sqlite
         };
         let tasks = 1 + dice.index(3);
-        let classes: Vec<_> = (0..tasks).map(|task| ClassPlan::draw(task, &dice)).collect();
+        let classes: Vec<_> = (0..tasks).map(|task| ClassPlan::draw(task, &dice, 200)).collect();
         let longest = classes.iter().map(|class| class.ttl).max().unwrap_or(0);
         let horizon = (longest * 3 * MS).clamp(3 * SEC, 150 * SEC);
         // Swarm: most histories see a few kinds of fault, each often, so that rare pairs meet.
@@ -135,6 +263,7 @@ impl Plan {
             spared: BTreeSet::new(),
             strikes,
             mistake,
+            daemon: None,
         }
     }
 
@@ -142,7 +271,12 @@ impl Plan {
     pub(super) fn longest(&self) -> Nanos {
         let own = self.classes.iter().map(ClassPlan::kept).max().unwrap_or(0);
         let overridden = self.strikes.iter().map(|strike| strike.what.lengthens()).max();
-        (own + overridden.unwrap_or(0)).max(super::class::PROBE_TTL) * MS
+        // A daemon leaves a class that continues one more time to live, after its client was last heard of.
+        let (twice, heartbeat) = match &self.daemon {
+            Some(daemon) => (2, daemon.heartbeat + 100),
+            None => (1, 0),
+        };
+        ((own + overridden.unwrap_or(0)) * twice + heartbeat).max(super::class::PROBE_TTL) * MS
     }
 
     /// In one line, for people.
@@ -154,8 +288,11 @@ impl Plan {
             .map(|strike| format!("{} at {:.3} s", strike.what, strike.at as f64 / 1e9))
             .collect();
         format!(
-            "{} with {:?} semantics{}, {} clients of {} tasks, {} names, {:.1} s of faults; {:?}; {}",
+            "{}{} with {:?} semantics{}, {} clients of {} tasks, {} names, {:.1} s of faults; {:?}; {}",
             self.mistake.word(),
+            self.daemon
+                .as_ref()
+                .map_or_else(String::new, |daemon| format!(", through a daemon ({daemon:?}),")),
             self.kind,
             if self.queue { "" } else { " without a queue" },
             self.clients,

@@ -1,39 +1,31 @@
 //! One simulated process: the real client on a runtime of its own, which runs only when the director lets it.
-//!
-//! The runtime has neither timers nor sockets. A *turn* polls what can be polled until nothing is left; so a process that
-//! stands still is one that gets no turn, and one that is killed is dropped where it stands.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use leasehold_core::clock::Moment;
 use leasehold_core::observe::Counters;
 use leasehold_core::policy::PolicyBook;
 use leasehold_core::rng::SeededRandom;
-use leasehold_core::store::Wakers;
+use leasehold_core::store::{Failure, SharedStore, Wakers};
 use leasehold_core::{Holder, Left, Locks};
-use tokio::runtime::{Builder, Runtime};
+use leasehold_http::{HttpOptions, HttpStore};
 use tokio::task::JoinHandle;
 
 use super::class;
 use super::clock::ProcessClock;
+use super::daemon::URL;
 use super::dice::Dice;
+use super::kept::Kept;
 use super::store::SimStore;
+use super::stream::SimDial;
 use super::tape::Tap;
+use super::turns::Turns;
 use super::worker::Worker;
 use super::world::World;
 use crate::history::Entry;
 use crate::invariant::COUNTERS;
-
-/// Ends a turn when the runtime has nothing left to poll.
-#[derive(Debug, Default)]
-struct Turn {
-    idle: AtomicBool,
-    root: Mutex<Option<Waker>>,
-}
 
 /// A process.
 #[derive(Debug)]
@@ -47,49 +39,39 @@ pub(super) struct Process {
     counters: Arc<Counters>,
     attempts: Arc<AtomicU64>,
     writes: Arc<AtomicU64>,
+    /// What clients of the daemon's holds number apart: acquires, writes, events.
+    kept: [Arc<AtomicU64>; 3],
     tasks: Vec<JoinHandle<()>>,
     /// What an orderly end left undone, once it has ended.
     leaving: Option<Arc<Mutex<Option<Left>>>>,
-    turn: Arc<Turn>,
-    runtime: Runtime,
+    /// The way to the daemon, where it keeps holds.
+    pub(super) daemon: Option<Arc<leasehold_http::Daemon>>,
+    turns: Turns,
 }
 
 impl Process {
     /// Starts the process of a host, without any work yet.
     pub(super) fn start(world: &Arc<World>, slot: usize) -> Result<Self, String> {
-        let (plan, life, who) = {
-            let mut state = world.lock();
-            let plan = Arc::clone(&state.plan);
-            let host = state.hosts.get_mut(slot).ok_or("no such host")?;
-            host.alive = true;
-            host.life += 1;
-            host.paused_until = 0;
-            (plan, host.life, host.who(slot))
-        };
-        let turn = Arc::new(Turn::default());
-        let parked = Arc::clone(&turn);
-        let runtime = Builder::new_current_thread()
-            .on_thread_park(move || {
-                let root = parked.root.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(root) = root {
-                    parked.idle.store(true, Ordering::Relaxed);
-                    root.wake();
-                }
-            })
-            .build()
-            .map_err(|error| error.to_string())?;
+        let (plan, life, who) = world.lock().begin(slot).ok_or("no such host")?;
+        let turns = Turns::new()?;
         let clock = ProcessClock {
             world: Arc::clone(world),
             slot,
         };
         let wakers = Arc::new(Wakers::default());
-        let store = SimStore {
-            world: Arc::clone(world),
-            slot,
-            life,
-            kind: plan.kind,
-            queue: plan.queue,
-            wakers: Arc::clone(&wakers),
+        let (store, daemon): (SharedStore, _) = if plan.daemon.is_some() {
+            let (store, daemon) = through_daemon(world, slot, life).map_err(|bad| bad.to_string())?;
+            (Arc::new(store), Some(Arc::new(daemon)))
+        } else {
+            let store = SimStore {
+                world: Arc::clone(world),
+                slot,
+                life,
+                kind: plan.kind,
+                queue: plan.queue,
+                wakers: Arc::clone(&wakers),
+            };
+            (Arc::new(store), None)
         };
         let silent = Arc::new(AtomicBool::new(false));
         let tap = Tap {
@@ -103,7 +85,7 @@ impl Process {
         let book =
             PolicyBook::from_text(&class::text(&plan.classes), "sim").map_err(|bad| bad.to_string())?;
         let holder = Holder::new(&who).map_err(|bad| bad.to_string())?;
-        let builder = Locks::builder(Arc::new(store))
+        let builder = Locks::builder(store)
             .policies(book)
             .clock(Arc::new(clock))
             .random(SeededRandom::shared(seed))
@@ -111,7 +93,7 @@ impl Process {
             .observer(Arc::new(tap))
             .observer(Arc::clone(&counters) as Arc<_>)
             .without_log();
-        let locks = runtime
+        let locks = turns
             .block_on(async { builder.build() })
             .map_err(|bad| bad.to_string())?;
         Ok(Self {
@@ -124,10 +106,11 @@ impl Process {
             counters,
             attempts: Arc::default(),
             writes: Arc::default(),
+            kept: Default::default(),
             tasks: Vec::new(),
             leaving: None,
-            turn,
-            runtime,
+            daemon,
+            turns,
         })
     }
 
@@ -155,34 +138,32 @@ impl Process {
         })
     }
 
+    /// A task of this process that has the daemon keep its holds.
+    pub(super) fn tenant(&self, class: &str, number: u64) -> Option<Kept> {
+        let mut me = self.worker(class, number)?;
+        let [attempts, writes, told] = &self.kept;
+        me.who = kept_name(&self.who).into();
+        (me.attempts, me.writes) = (Arc::clone(attempts), Arc::clone(writes));
+        let plan = Arc::clone(&self.world.lock().plan);
+        let book = PolicyBook::from_text(&class::text(&plan.classes), "sim").ok()?;
+        Some(Kept {
+            class: book.class(class, Moment::ZERO).ok()?,
+            daemon: Arc::clone(self.daemon.as_ref()?),
+            heartbeat: Duration::from_millis(plan.daemon.as_ref()?.heartbeat),
+            told: Arc::clone(told),
+            me: Arc::new(me),
+        })
+    }
+
     /// Lets it do something until it can do no more for now.
     pub(super) fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.push(self.runtime.spawn(work));
+        self.tasks.push(self.turns.spawn(work));
         self.take_turn();
     }
 
     /// Polls what can be polled.
     pub(super) fn take_turn(&self) {
-        self.at_once(std::future::pending::<()>());
-    }
-
-    /// What a future answers without any time passing.
-    pub(super) fn at_once<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let turn = &self.turn;
-        self.runtime.block_on(async {
-            let mut work = pin!(work);
-            poll_fn(|cx| {
-                if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                    return Poll::Ready(Some(done));
-                }
-                if turn.idle.swap(false, Ordering::Relaxed) {
-                    return Poll::Ready(None);
-                }
-                *turn.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-                Poll::Pending
-            })
-            .await
-        })
+        self.turns.take();
     }
 
     /// Its tasks have ended.
@@ -193,7 +174,7 @@ impl Process {
     /// What its keeper still has to do.
     pub(super) fn left(&self) -> Left {
         match &self.locks {
-            Some(locks) => self.at_once(locks.left()).unwrap_or_default(),
+            Some(locks) => self.turns.at_once(locks.left()).unwrap_or_default(),
             None => Left::default(),
         }
     }
@@ -225,38 +206,79 @@ impl Process {
 
     /// Its counters, as its last word.
     pub(super) fn tally(&self) {
-        let mut counters = std::collections::BTreeMap::new();
-        for (event, metric, label) in COUNTERS {
-            // Whole numbers below 2^53.
-            let value = self.counters.total(metric, label) as i64;
-            counters.insert((*event).to_owned(), value);
-        }
-        let mut state = self.world.lock();
-        let now = state.now;
-        state.tape.note(now, &self.who, Entry::Tally { counters });
+        tally(&self.world, &self.who, &self.counters);
     }
 
     /// Tasks that are alive on its runtime.
     pub(super) fn alive(&self) -> u64 {
-        self.runtime.metrics().num_alive_tasks() as u64
+        self.turns.alive()
     }
 
     /// Lets go of the client: what is left of it ends by itself.
     pub(super) fn close(&mut self) {
         self.locks = None;
+        self.daemon = None;
         self.leaving = None;
         self.tasks.clear();
         self.take_turn();
     }
 }
 
+/// The client of the daemon's holds in this process, as a history names it: its events and numbers are its own.
+pub(super) fn kept_name(who: &str) -> String {
+    format!("{who}k")
+}
+
+/// A client's counters, as its last word.
+pub(super) fn tally(world: &World, who: &str, counted: &Counters) {
+    let mut counters = std::collections::BTreeMap::new();
+    for (event, metric, label) in COUNTERS {
+        // Whole numbers below 2^53.
+        let value = counted.total(metric, label) as i64;
+        counters.insert((*event).to_owned(), value);
+    }
+    let mut state = world.lock();
+    let now = state.now;
+    state.tape.note(now, who, Entry::Tally { counters });
+}
+
+/// The way through the daemon: as a store, and to the holds that it keeps.
+fn through_daemon(
+    world: &Arc<World>,
+    slot: usize,
+    life: u32,
+) -> Result<(HttpStore, leasehold_http::Daemon), Failure> {
+    let seed = world.lock().plan.seed;
+    let parts = |which: u64| {
+        let clock = ProcessClock {
+            world: Arc::clone(world),
+            slot,
+        };
+        let dice = Dice::keyed(seed, [0x417f, (slot as u64) << 32 | u64::from(life), which]);
+        let dial = SimDial {
+            world: Arc::clone(world),
+            slot,
+            life,
+        };
+        let random = SeededRandom::shared(dice.below(u64::MAX));
+        leasehold_http::Parts::new(Arc::new(clock), random, Arc::new(dial))
+    };
+    let options = HttpOptions::parse(URL)?;
+    let store = HttpStore::open_with(options.clone(), parts(0))?;
+    Ok((store, leasehold_http::Daemon::open_with(options, parts(1))?))
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // Whatever its tasks do while they are dropped, a process that is gone says nothing.
         self.silent.store(true, Ordering::Relaxed);
-        if let Some(host) = self.world.lock().hosts.get_mut(self.slot) {
+        let mut state = self.world.lock();
+        if let Some(host) = state.hosts.get_mut(self.slot) {
             host.alive = false;
             host.paused_until = 0;
         }
+        let wakers = state.hang_up_all(self.slot);
+        drop(state);
+        drop(wakers);
     }
 }

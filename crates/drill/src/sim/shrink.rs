@@ -58,12 +58,11 @@ impl Shrinking {
     }
 
     fn odds(&mut self) {
-        for kind in 0..9 {
-            let mut odds = self.best.odds;
-            let there = odds.each().get(kind).is_some_and(|odds| **odds > 0);
+        for kind in 0..self.best.chances().len() {
+            let there = self.best.chances().get(kind).is_some_and(|odds| **odds > 0);
             if there {
                 self.less(|plan| {
-                    if let Some(odds) = plan.odds.each().get_mut(kind) {
+                    if let Some(odds) = plan.chances().get_mut(kind) {
                         **odds = 0;
                     }
                 });
@@ -75,10 +74,17 @@ impl Shrinking {
     fn clients(&mut self) {
         while self.best.clients > 1 {
             let went = self.less(|plan| {
+                let daemon = plan.daemon_slot();
                 plan.clients -= 1;
                 let left = plan.clients;
-                plan.strikes
-                    .retain(|strike| strike.what.client().is_none_or(|client| client < left));
+                plan.strikes.retain(|strike| {
+                    let client = strike.what.client();
+                    client.is_none_or(|client| client < left || Some(client) == daemon)
+                });
+                // The daemon's host comes after those of the clients.
+                for strike in &mut plan.strikes {
+                    strike.what.aim(|client| client.min(left));
+                }
             });
             if !went {
                 break;

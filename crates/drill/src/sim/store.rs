@@ -43,6 +43,24 @@ impl SimStore {
     }
 }
 
+/// A bell that the daemon listens to, for as long as it does.
+struct Heard {
+    world: Arc<World>,
+    key: String,
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        if let Some(listening) = state.bells.get_mut(&self.key) {
+            *listening -= 1;
+            if *listening == 0 {
+                state.bells.remove(&self.key);
+            }
+        }
+    }
+}
+
 fn nonsense() -> Failure {
     Failure::unknown(Cause::Corrupt, "an answer to another question")
 }
@@ -101,6 +119,15 @@ impl Store for SimStore {
     }
 
     fn listen(&self, _name: &Name, token: &Token) -> Listener {
-        self.wakers.listen(token.random())
+        let listener = self.wakers.listen(token.random());
+        let mut state = self.world.lock();
+        if state.plan.daemon.is_none() {
+            return listener;
+        }
+        let key = token.random().to_owned();
+        *state.bells.entry(key.clone()).or_default() += 1;
+        drop(state);
+        let world = Arc::clone(&self.world);
+        listener.with(Heard { world, key })
     }
 }

@@ -194,6 +194,19 @@ impl What {
         }
     }
 
+    /// Strikes another process instead, if it strikes one.
+    pub(super) fn aim(&mut self, at: impl FnOnce(usize) -> usize) {
+        match self {
+            Self::Pause { client, .. }
+            | Self::Kill { client, .. }
+            | Self::Leave { client, .. }
+            | Self::Cut { client, .. }
+            | Self::Override { client, .. }
+            | Self::Break { client, .. } => *client = at(*client),
+            _ => {}
+        }
+    }
+
     /// The process that it strikes, if it strikes one.
     pub(super) fn client(&self) -> Option<usize> {
         match self {
@@ -204,6 +217,33 @@ impl What {
             | Self::Override { client, .. }
             | Self::Break { client, .. } => Some(*client),
             _ => None,
+        }
+    }
+}
+
+impl What {
+    /// Its kind, to be counted by; whether it strikes the daemon is another kind.
+    pub(super) fn kind(&self, daemon: Option<usize>) -> &'static str {
+        let there = daemon.is_some() && self.client() == daemon;
+        match self {
+            Self::Pause { .. } if there => "daemon: stands still",
+            Self::Kill { .. } if there => "daemon: is killed",
+            Self::Leave { .. } if there => "daemon: is restarted in order",
+            Self::Cut { silent: true, .. } if there => "daemon: hears nothing from its store",
+            Self::Cut { .. } if there => "daemon: cannot reach its store",
+            Self::Pause { .. } => "client: stands still",
+            Self::Kill { .. } => "client: is killed",
+            Self::Leave { .. } => "client: ends in order",
+            Self::Cut { silent: true, .. } => "client: is cut off silently",
+            Self::Cut { .. } => "client: is cut off",
+            Self::Outage { .. } => "store: does not serve",
+            Self::Flush => "store: loses everything",
+            Self::FailOver { .. } => "store: fails over",
+            Self::Step { .. } => "store: its clock is stepped",
+            Self::Reboot { .. } => "store: its host boots anew",
+            Self::Deaf { .. } => "store: tells no waiter",
+            Self::Override { .. } => "operator: overrides a policy",
+            Self::Break { .. } => "operator: breaks a lease",
         }
     }
 }
@@ -226,7 +266,7 @@ impl fmt::Display for What {
                 } else {
                     "cannot reach"
                 };
-                write!(f, "c{client} {how} the store for {}", s(lasts))
+                write!(f, "c{client} {how} what it asks for {}", s(lasts))
             }
             Self::Flush => f.write_str("the store loses everything"),
             Self::FailOver { lag, away } => {

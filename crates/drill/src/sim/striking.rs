@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use leasehold_core::Left;
 
+use super::dice::Dice;
 use super::director::Director;
 use super::drift::{MS, Nanos, SEC};
 use super::engine::Service;
 use super::mistake::Mistake;
+use super::process::kept_name;
 use super::strike::{OUTAGES, What};
 use super::world::{Event, Mend};
 use crate::history::Entry;
@@ -23,6 +25,8 @@ impl Director {
             fault: strike.what.to_string(),
             mends: false,
         });
+        let kind = strike.what.kind(plan.daemon_slot());
+        self.world.lock().count(kind);
         match &strike.what {
             What::Pause { client, lasts } => self.pause(*client, *lasts),
             What::Kill { client, lasts } => {
@@ -30,6 +34,13 @@ impl Director {
                 self.later(*lasts, Mend::Return(*client));
             }
             What::Leave { client, lasts } => {
+                if self.serves(*client) {
+                    if let Some(daemon) = &self.daemon {
+                        daemon.leave();
+                        self.later(*lasts, Mend::Return(*client));
+                    }
+                    return;
+                }
                 let bound = Duration::from_nanos((self.plan.longest() / 4).clamp(100 * MS, 2 * SEC));
                 if let Some(process) = self.processes.get_mut(*client).and_then(Option::as_mut) {
                     process.leave(bound);
@@ -46,12 +57,16 @@ impl Director {
                 silent,
                 lasts,
             } => {
-                if let Some(host) = self.world.lock().hosts.get_mut(*client) {
+                let mut state = self.world.lock();
+                let until = state.now.saturating_add(*lasts).min(self.horizon);
+                if let Some(host) = state.hosts.get_mut(*client) {
                     host.cut = Some(*silent);
+                    host.cut_until = until;
                     if plan.mistake == Mistake::SteppedClock {
                         host.behind += *lasts;
                     }
                 }
+                drop(state);
                 self.later(*lasts, Mend::Rejoin(*client));
             }
             What::Flush => {
@@ -79,7 +94,12 @@ impl Director {
             What::Reboot { away } => {
                 self.world.lock().engine.reboot();
                 self.note(Entry::Forgot);
-                for slot in 0..self.processes.len() {
+                // Only what shares the store's host goes down with it.
+                let slots = match plan.daemon_slot() {
+                    Some(daemon) => daemon..daemon + 1,
+                    None => 0..self.processes.len(),
+                };
+                for slot in slots {
                     self.kill(slot);
                     self.later(*away, Mend::Return(slot));
                 }
@@ -148,6 +168,12 @@ impl Director {
 
     fn signal(&self, client: String, signal: &str) {
         let signal = signal.to_owned();
+        if self.plan.daemon.is_some() {
+            self.note(Entry::Signal {
+                client: kept_name(&client),
+                signal: signal.clone(),
+            });
+        }
         self.note(Entry::Signal { client, signal });
     }
 
@@ -170,6 +196,9 @@ impl Director {
     }
 
     fn kill(&mut self, slot: usize) {
+        if self.serves(slot) {
+            return self.kill_daemon(slot);
+        }
         let Some(process) = self.processes.get_mut(slot).and_then(Option::take) else {
             return;
         };
@@ -177,8 +206,44 @@ impl Director {
         drop(process);
     }
 
+    /// The daemon dies at once: its process, whose connections are then closed, or its machine, of which nothing is heard.
+    fn kill_daemon(&mut self, slot: usize) {
+        let Some(daemon) = self.daemon.take() else { return };
+        self.signal(daemon.who.clone(), "kill");
+        let mut state = self.world.lock();
+        let life = state.hosts.get(slot).map_or(0, |host| host.life);
+        if Dice::keyed(self.plan.seed, [0xdead, u64::from(life), 0]).chance(300) {
+            state.count("daemon: is gone without a word");
+            state.swallow_all(slot);
+        }
+        drop(state);
+        drop(daemon);
+    }
+
+    /// The next daemon takes the place of one that was killed or has ended.
+    fn serve_again(&mut self, slot: usize) -> Result<(), String> {
+        if let Some(daemon) = &self.daemon {
+            if !daemon.leaves() {
+                return Ok(());
+            }
+            if !daemon.has_left() {
+                let mut state = self.world.lock();
+                let soon = state.now + 50 * MS;
+                state.at(soon, Event::Mend(Mend::Return(slot)));
+                return Ok(());
+            }
+            daemon.tally();
+            self.signal(daemon.who.clone(), "end");
+        }
+        self.daemon = None;
+        self.open(slot)
+    }
+
     /// Another process takes the place of one that was killed or has ended.
     fn come_back(&mut self, slot: usize) -> Result<(), String> {
+        if self.serves(slot) {
+            return self.serve_again(slot);
+        }
         if let Some(process) = self.process(slot) {
             if !process.leaves() {
                 return Ok(());

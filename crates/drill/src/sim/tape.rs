@@ -43,6 +43,9 @@ impl Observer for Tap {
             return;
         }
         let mut line = transition(event);
+        if line.event == "resumed" {
+            self.world.lock().count("daemon: took up a hold of its last life");
+        }
         let now = self.world.lock().now;
         line.span = line.span.map(|span| {
             let began = event.at.as_nanos().saturating_sub(span);

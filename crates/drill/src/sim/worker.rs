@@ -19,7 +19,7 @@ use super::world::World;
 use crate::history::{Answer, Entry, Wrote};
 
 /// The longest rest between two acquires of a task.
-const REST: u64 = 500 * MS;
+pub(super) const REST: u64 = 500 * MS;
 
 /// A task of a process that takes locks under one class.
 pub(super) struct Worker {
@@ -47,14 +47,7 @@ impl Worker {
         let me = Arc::new(self);
         loop {
             me.sleep(me.dice.between(0, REST)).await;
-            let (stopping, name) = {
-                let state = me.world.lock();
-                let name = state.names.get(me.dice.index(state.names.len())).cloned();
-                (state.stopping, name)
-            };
-            let Some(name) = name.filter(|_| !stopping) else {
-                return;
-            };
+            let Some(name) = me.next_name() else { return };
             let Some((attempt, hold)) = me.begin(&name).await else {
                 return;
             };
@@ -63,6 +56,22 @@ impl Worker {
                 me.hold(attempt, hold, careless).await;
             }
         }
+    }
+
+    /// The next name to lock; none once it is told to stop.
+    pub(super) fn next_name(&self) -> Option<Name> {
+        let state = self.world.lock();
+        let name = state.names.get(self.dice.index(state.names.len())).cloned();
+        name.filter(|_| !state.stopping)
+    }
+
+    pub(super) fn stopping(&self) -> bool {
+        self.world.lock().stopping
+    }
+
+    /// The true time.
+    pub(super) fn now(&self) -> u64 {
+        self.world.lock().now
     }
 
     /// One acquire that must be granted, held for so long.
@@ -121,7 +130,7 @@ impl Worker {
     async fn begin(&self, name: &Name) -> Option<Begun> {
         self.note_class();
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
-        let sent = self.world.lock().now;
+        let sent = self.now();
         self.note(Entry::Asked {
             attempt,
             name: name.to_string(),
@@ -209,7 +218,7 @@ impl Worker {
         let steps = self.dice.between(1, 6);
         let mut believed = None;
         for step in 1..=steps {
-            if self.world.lock().stopping {
+            if self.stopping() {
                 break;
             }
             let fence = self.look(attempt, hold, believed);
@@ -253,7 +262,7 @@ impl Worker {
     }
 
     /// Sends a write. From here on it is on its way: the work may be stopped, the write arrives.
-    fn send(self: &Arc<Self>, attempt: u64, name: &Name, fence: Fence, task: Option<u64>) {
+    pub(super) fn send(self: &Arc<Self>, attempt: u64, name: &Name, fence: Fence, task: Option<u64>) {
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         let write = Write {
             slot: self.slot,
@@ -287,18 +296,18 @@ impl Worker {
     }
 
     /// Whether this happens to this one, as long as faults happen.
-    fn odds(&self, of: impl Fn(&super::plan::Odds) -> u64) -> bool {
+    pub(super) fn odds(&self, of: impl Fn(&super::plan::Odds) -> u64) -> bool {
         let state = self.world.lock();
         let odds = if state.healed { 0 } else { of(&state.plan.odds) };
         drop(state);
         self.dice.chance(odds)
     }
 
-    async fn sleep(&self, by: u64) {
+    pub(super) async fn sleep(&self, by: u64) {
         self.clock.sleep(Duration::from_nanos(by)).await;
     }
 
-    fn note(&self, what: Entry) {
+    pub(super) fn note(&self, what: Entry) {
         let mut state = self.world.lock();
         let now = state.now;
         state.tape.note(now, &self.who, what);

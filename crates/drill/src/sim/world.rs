@@ -11,12 +11,14 @@ use std::task::Waker;
 use leasehold_core::Name;
 use tokio::sync::oneshot;
 
+use super::books::Books;
 use super::drift::{Drift, NEVER, Nanos};
 use super::engine::{Engine, Reply};
 use super::network::Network;
 use super::plan::Plan;
 use super::tape::Tape;
 use super::target::{Answered, Target, Write};
+use super::wire::{Packet, Wire};
 
 /// What is going to happen.
 #[derive(Debug)]
@@ -46,6 +48,10 @@ pub(super) enum Event {
         to: oneshot::Sender<Answered>,
         answer: Answered,
     },
+    /// Something arrives on the network between clients and daemon.
+    Wire(Packet),
+    /// The daemon's disk has written what waited.
+    Disk { slot: usize, life: u32 },
     /// A fault strikes, by its number in the plan.
     Strike(usize),
     /// A fault ends.
@@ -70,7 +76,9 @@ impl Event {
             Self::Timer { slot, .. }
             | Self::Answer { slot, .. }
             | Self::Hint { slot, .. }
-            | Self::Wrote { slot, .. } => Some(*slot),
+            | Self::Wrote { slot, .. }
+            | Self::Disk { slot, .. } => Some(*slot),
+            Self::Wire(packet) => packet.inside(),
             _ => None,
         }
     }
@@ -87,14 +95,22 @@ pub(super) struct Host {
     /// Grows with every process that runs here.
     pub(super) life: u32,
     pub(super) alive: bool,
-    /// Cut off from the store, silently or not.
+    /// Cut off from the store, or from the daemon where there is one, silently or not.
     pub(super) cut: Option<bool>,
+    /// Until then.
+    pub(super) cut_until: Nanos,
+    /// The daemon's host.
+    pub(super) serves: bool,
 }
 
 impl Host {
     /// The name of the process that runs here now.
     pub(super) fn who(&self, slot: usize) -> String {
-        format!("c{slot}.{}", self.life)
+        if self.serves {
+            format!("d.{}", self.life)
+        } else {
+            format!("c{slot}.{}", self.life)
+        }
     }
 }
 
@@ -108,6 +124,12 @@ pub(super) struct State {
     pub(super) names: Vec<Name>,
     pub(super) hosts: Vec<Host>,
     pub(super) network: Network,
+    pub(super) wire: Wire,
+    pub(super) books: Books,
+    /// The daemon's waiters, by the bells that it listens to: how many listen.
+    pub(super) bells: BTreeMap<String, usize>,
+    /// How often each kind of fault happened.
+    pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) engine: Engine,
     pub(super) target: Target,
     pub(super) tape: Tape,
@@ -122,6 +144,21 @@ pub(super) struct State {
 }
 
 impl State {
+    /// A fault has happened.
+    pub(super) fn count(&mut self, fault: &'static str) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// A process begins on a host: the plan, which life of the host it is, and its name.
+    pub(super) fn begin(&mut self, slot: usize) -> Option<(Arc<Plan>, u32, String)> {
+        let plan = Arc::clone(&self.plan);
+        let host = self.hosts.get_mut(slot)?;
+        host.alive = true;
+        host.life += 1;
+        host.paused_until = 0;
+        Some((plan, host.life, host.who(slot)))
+    }
+
     /// Notes what will happen; answers under which key.
     pub(super) fn at(&mut self, at: Nanos, event: Event) -> (Nanos, u64) {
         let key = (at.max(self.now), self.next);
@@ -165,7 +202,13 @@ impl State {
 pub(super) struct World(Mutex<State>);
 
 impl World {
-    pub(super) fn new(plan: Arc<Plan>, names: Vec<Name>, hosts: Vec<Host>, engine: Engine) -> Arc<Self> {
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        names: Vec<Name>,
+        hosts: Vec<Host>,
+        engine: Engine,
+        books: Books,
+    ) -> Arc<Self> {
         let target = Target::new(plan.mistake);
         Arc::new(Self(Mutex::new(State {
             plan,
@@ -175,6 +218,10 @@ impl World {
             names,
             hosts,
             network: Network::default(),
+            wire: Wire::default(),
+            books,
+            bells: BTreeMap::new(),
+            faults: BTreeMap::new(),
             engine,
             target,
             tape: Tape::default(),

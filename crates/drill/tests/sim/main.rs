@@ -6,6 +6,7 @@
 // Test code: a panic is how it fails.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod daemon;
 mod mistakes;
 mod promises;
 mod replay;

@@ -1,6 +1,6 @@
 //! Many histories, all of which must keep every promise.
 
-use leasehold_drill::sim::{Campaign, Mistake, Plan, Progress, campaign, live};
+use leasehold_drill::sim::{Campaign, Mistake, Plan, Progress, World, campaign, live};
 
 /// A slice: the long runs are in the ledger.
 const SEEDS: u64 = 200;
@@ -12,6 +12,7 @@ fn the_promises_hold() {
         seeds: SEEDS,
         threads: 2,
         mistake: Mistake::Nothing,
+        world: World::Clients,
     };
     let progress = Progress::default();
     if let Some(failure) = campaign(what, &progress) {

@@ -1,6 +1,6 @@
 //! The seed is the history, to the last byte.
 
-use leasehold_drill::sim::{Campaign, Mistake, Plan, Progress, live, replay};
+use leasehold_drill::sim::{Campaign, Mistake, Plan, Progress, World, live, replay};
 
 #[test]
 fn the_seed_is_the_history() {
@@ -9,6 +9,7 @@ fn the_seed_is_the_history() {
         seeds: 60,
         threads: 1,
         mistake: Mistake::Nothing,
+        world: World::Clients,
     };
     let differs = replay(what, &Progress::default()).unwrap();
     assert_eq!(differs, None, "this seed ran differently the second time");

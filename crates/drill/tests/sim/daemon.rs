@@ -1,0 +1,137 @@
+//! The real daemon between the real clients and their store: the promises hold, every kind of fault happens, a history repeats
+//! from its seed, and known mistakes are found and shrunk.
+//!
+//! Longer runs: `leasehold drill simulate --daemon --seeds 2000`.
+
+use leasehold_drill::sim::{Campaign, Mistake, Plan, Progress, Run, World, campaign, live, replay, shrink};
+
+/// A slice: the long runs are in the ledger.
+const SEEDS: u64 = 100;
+/// Histories until a mistake must have been found.
+const MOST: u64 = 60;
+
+/// What must happen at least once in the slice, or it proves less than it says.
+const HAPPENS: &[&str] = &[
+    "client: ends in order",
+    "client: is cut off",
+    "client: is cut off silently",
+    "client: is killed",
+    "client: stands still",
+    "daemon: cannot reach its store",
+    "daemon: hears nothing from its store",
+    "daemon: is gone without a word",
+    "daemon: is killed",
+    "daemon: is restarted in order",
+    "daemon: its disk is slow",
+    "daemon: stands still",
+    "daemon: took up a hold of its last life",
+    "network: a connection goes silent under a request",
+    "network: a connection is asked for behind a silent partition",
+    "network: a connection is cut after the request was forwarded",
+    "network: a connection is cut before the request arrives",
+    "network: a connection is refused",
+    "network: a connection is refused by a partition",
+    "network: a partition holds a message back",
+    "network: a partition refuses a message",
+    "network: a partition swallows a message",
+    "network: a request arrives twice",
+    "network: a request is late",
+    "network: an answer is late",
+    "network: an answer is swallowed",
+    "operator: breaks a lease",
+    "operator: overrides a policy",
+    "store: a connection is cut under a message",
+    "store: a hint is lost",
+    "store: a message arrives twice",
+    "store: a message is late",
+    "store: a message is refused on the way",
+    "store: a message vanishes",
+    "store: an answer vanishes",
+    "store: does not serve",
+    "store: fails over",
+    "store: its clock is stepped",
+    "store: its host boots anew",
+    "store: loses everything",
+    "store: tells no waiter",
+];
+
+fn slice(seeds: u64) -> Campaign {
+    Campaign {
+        from: 0,
+        seeds,
+        threads: 2,
+        mistake: Mistake::Nothing,
+        world: World::Daemon,
+    }
+}
+
+#[test]
+fn the_promises_hold_through_a_daemon() {
+    let progress = Progress::default();
+    if let Some(failure) = campaign(slice(SEEDS), &progress) {
+        let run = failure.run.unwrap();
+        panic!(
+            "seed {} broke {:#?}\nrepeat: leasehold drill simulate --daemon --from {} --seeds 1",
+            failure.seed, run.judgement.findings, failure.seed
+        );
+    }
+    let faults = progress.faults.lock().unwrap();
+    for fault in HAPPENS {
+        let times = faults.get(fault).copied().unwrap_or(0);
+        assert!(times > 0, "in {SEEDS} histories it never happened: {fault}");
+    }
+}
+
+#[test]
+fn the_seed_is_the_history_with_a_daemon_too() {
+    let differs = replay(slice(12), &Progress::default()).unwrap();
+    assert_eq!(differs, None, "this seed ran differently the second time");
+}
+
+/// The first history in which the mistake shows.
+fn caught(mistake: Mistake) -> (Plan, Run) {
+    for seed in 0..MOST {
+        let plan = Plan::with_daemon(seed, mistake);
+        let run = live(&plan).unwrap();
+        if run.judgement.breaks(mistake.breaks()) {
+            return (plan, run);
+        }
+    }
+    panic!(
+        "{} did not break {} in {MOST} histories: the net has a hole",
+        mistake.word(),
+        mistake.breaks()
+    );
+}
+
+#[test]
+fn the_unfenced_control_fails_through_a_daemon() {
+    let (mut plan, _) = caught(Mistake::UnfencedTarget);
+    // Without its mistake the very same plan is clean.
+    plan.mistake = Mistake::Nothing;
+    let run = live(&plan).unwrap();
+    assert!(run.judgement.clean(), "{:#?}", run.judgement.findings);
+}
+
+#[test]
+fn a_store_that_forgets_its_fences_is_caught_through_a_daemon() {
+    caught(Mistake::CounterWithoutFloor);
+}
+
+#[test]
+fn a_mistake_is_shrunk_with_a_daemon_too() {
+    let mistake = Mistake::ReleaseWithoutComparing;
+    let (plan, run) = caught(mistake);
+    let lines = run.history.records.len();
+    let small = shrink(&plan, run, mistake.breaks());
+    assert!(small.run.judgement.breaks(mistake.breaks()));
+    assert!(
+        small.run.history.records.len() < lines,
+        "{lines} lines before, {} after: {}",
+        small.run.history.records.len(),
+        small.plan.summary()
+    );
+    assert!(small.plan.strikes.len() <= plan.strikes.len() && small.plan.clients <= plan.clients);
+    // And it is the same each time.
+    assert_eq!(live(&small.plan).unwrap().digest(), small.run.digest());
+}
