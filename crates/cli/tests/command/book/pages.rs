@@ -202,6 +202,7 @@ fn proof_readme() {
                 "`release` in scripts/proof; scripts/test has its slice",
             ),
             ("scripts/proof client", "as above"),
+            ("scripts/proof daemon", "as above"),
             ("scripts/proof replay", "as above"),
             ("scripts/proof fuzz", "as above"),
             ("scripts/proof model", "as above"),
@@ -249,6 +250,7 @@ fn proof_model() {
 fn proof_simulation() {
     let page = Page::new("proof/simulation.md")
         .change("--seeds 2000", "--seeds 20")
+        .change("--seeds 300", "--seeds 5")
         .change("--seeds 200 ", "--seeds 5 ")
         // Found is exit code 1, which is what is wanted.
         .change(
