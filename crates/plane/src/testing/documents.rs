@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{change, done, entry, ids, new, query};
+use leasehold_core::clock::{BootClock, ClockExt};
+
+use super::{change, done, entry, fence, ids, new, query};
 use crate::store::{Entry, Kind, Query, SharedPlaneStore, Write};
 
 /// Documents are found by state, shelf and due time, the most urgent first, and counted.
@@ -19,7 +21,12 @@ pub async fn documents_are_found(store: SharedPlaneStore) {
     done(&*store, &put("never", "t2", None)).await;
     done(&*store, &put("soon", "t2", Some(Duration::ZERO))).await;
     done(&*store, &put("moved", "t1", Some(Duration::ZERO))).await;
+    let born = store.read(Kind::Job, "moved").await.unwrap().unwrap().created;
+    BootClock.sleep(Duration::from_millis(5)).await;
     done(&*store, &change("moved", 1, "PENDING", "SCHEDULED")).await;
+    let moved = store.read(Kind::Job, "moved").await.unwrap().unwrap();
+    assert_eq!(moved.created, born);
+    assert!(moved.updated > born);
     let pending = query(&["PENDING"]);
     assert_eq!(ids(&*store, &pending).await, ["soon", "later", "never"]);
     assert_eq!(
@@ -56,6 +63,12 @@ pub async fn documents_are_found(store: SharedPlaneStore) {
         ["soon", "never"]
     );
     assert_eq!(ids(&*store, &query(&["SCHEDULED", "RUNNING"])).await, ["moved"]);
+    // The most urgent of all states together, and no more than wanted of them.
+    let both = Query {
+        limit: 2,
+        ..query(&["SCHEDULED", "PENDING"])
+    };
+    assert_eq!(ids(&*store, &both).await, ["soon", "later"]);
     assert!(
         ids(
             &*store,
@@ -111,7 +124,11 @@ pub async fn old_documents_are_forgotten(store: SharedPlaneStore) {
         ..new("old")
     };
     done(&*store, &keyed).await;
-    done(&*store, &change("old", 1, "PENDING", "FAILED")).await;
+    let failed = Write {
+        fence: fence("job:old", 9),
+        ..change("old", 1, "PENDING", "FAILED")
+    };
+    done(&*store, &failed).await;
     done(&*store, &new("alive")).await;
     let hour = Duration::from_secs(3600);
     assert_eq!(store.purge(Kind::Job, &["FAILED"], hour, 10).await.unwrap(), 0);
@@ -126,5 +143,20 @@ pub async fn old_documents_are_forgotten(store: SharedPlaneStore) {
     assert!(store.history(Kind::Job, "old").await.unwrap().is_empty());
     assert_eq!(store.by_key(Kind::Job, "k").await.unwrap(), None);
     assert_eq!(ids(&*store, &query(&["PENDING", "FAILED"])).await, ["alive"]);
-    assert_eq!(done(&*store, &new("old")).await, 1);
+    // Its fence is forgotten with it: marks of what is long gone must not pile up.
+    let anew = Write {
+        fence: fence("job:old", 5),
+        ..new("old")
+    };
+    assert_eq!(done(&*store, &anew).await, 1);
+    // No more at once than wanted, in all states together.
+    for (id, end) in [("x", "FAILED"), ("y", "CANCELLED"), ("z", "CANCELLED")] {
+        done(&*store, &new(id)).await;
+        done(&*store, &change(id, 1, "PENDING", end)).await;
+    }
+    for gone in [2, 1, 0] {
+        let ended = ["FAILED", "CANCELLED"];
+        let purged = store.purge(Kind::Job, &ended, Duration::ZERO, 2).await.unwrap();
+        assert_eq!(purged, gone);
+    }
 }
