@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_core::Name;
+use tracing::subscriber::NoSubscriber;
 
 use super::books::{self, Books};
 use super::daemon::Daemon;
@@ -56,9 +57,12 @@ impl Run {
 /// # Errors
 /// A process cannot be started: the plan is not one that can be lived.
 pub fn live(plan: &Plan) -> Result<Run, String> {
-    let mut director = Director::new(plan)?;
-    director.run()?;
-    Ok(director.end())
+    // What a simulated daemon has to say to its operator is nobody's here: thousands of them are killed.
+    tracing::subscriber::with_default(NoSubscriber::default(), || {
+        let mut director = Director::new(plan)?;
+        director.run()?;
+        Ok(director.end())
+    })
 }
 
 /// One history in progress.
