@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 use leasehold_plane::approval::Verdict;
-use leasehold_plane::{Job, view};
-use serde_json::json;
+use serde_json::Value;
 
 use crate::args::{Output, Place};
-use crate::job::age;
-use crate::plane::{PlaneStoreArg, print_json, print_table};
+use crate::plane::PlaneStoreArg;
+use crate::plane::print::{age, print_list, text};
+use crate::plane::question::Question;
 use crate::say::say;
 
 /// `leasehold approval`.
@@ -31,9 +31,9 @@ pub(crate) struct ApprovalArgs {
 enum ApprovalCommand {
     /// List the jobs that wait for a person
     List {
-        /// At most this many
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        /// At most this many; a daemon lists 1000 at most
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
         /// How to print
         #[arg(short, long, value_enum, default_value_t = Output::Table)]
         output: Output,
@@ -80,54 +80,38 @@ impl DecideArgs {
 /// Does what was asked.
 pub(crate) fn main(place: &Place, args: ApprovalArgs) -> anyhow::Result<bool> {
     let plane = &args.plane;
-    let decided = match args.command {
+    let question = match args.command {
         ApprovalCommand::List { limit, output } => {
-            let asked = plane.ask(place, |plane| async move { plane.approvals(limit).await })?;
-            return list(&asked.unwrap_or_default(), output).map(|()| true);
+            let Some(asked) = plane.ask(place, &Question::Approvals { limit })? else {
+                return Ok(false);
+            };
+            let heads = ["ID", "SNAPSHOT", "SINCE", "ABOUT"];
+            return print_list("approvals", &asked.view, output, &heads, row).map(|()| true);
         }
-        ApprovalCommand::Approve(decide) => plane.ask(place, |plane| async move {
-            plane.approve(&decide.id, &decide.verdict()).await
-        })?,
-        ApprovalCommand::Reject(decide) => plane.ask(place, |plane| async move {
-            plane.reject(&decide.id, &decide.verdict()).await
-        })?,
-        ApprovalCommand::Repair { decide, payload } => {
-            let payload = serde_json::from_str(&payload)
-                .map_err(|error| anyhow::anyhow!("--payload is not JSON: {error}"))?;
-            plane.ask(place, |plane| async move {
-                plane.repair(&decide.id, payload, &decide.verdict()).await
-            })?
-        }
+        ApprovalCommand::Approve(decide) => Question::Approve {
+            verdict: decide.verdict(),
+            id: decide.id,
+        },
+        ApprovalCommand::Reject(decide) => Question::Reject {
+            verdict: decide.verdict(),
+            id: decide.id,
+        },
+        ApprovalCommand::Repair { decide, payload } => Question::Repair {
+            payload: serde_json::from_str(&payload)
+                .map_err(|error| anyhow::anyhow!("--payload is not JSON: {error}"))?,
+            verdict: decide.verdict(),
+            id: decide.id,
+        },
     };
-    let Some(job) = decided else { return Ok(false) };
-    say(&format!(
-        "{} is {}, its snapshot is {}",
-        job.id,
-        job.state,
-        job.snapshot()
-    ));
+    let Some(decided) = plane.ask(place, &question)? else {
+        return Ok(false);
+    };
+    let [id, state, snapshot] = ["id", "state", "snapshot"].map(|field| text(&decided.view[field]));
+    say(&format!("{id} is {state}, its snapshot is {snapshot}"));
     Ok(true)
 }
 
-fn list(jobs: &[Job], output: Output) -> anyhow::Result<()> {
-    match output {
-        Output::Table | Output::Wide => {
-            let row = |job: &Job| {
-                let what: String = job.spec.payload.to_string().chars().take(40).collect();
-                vec![job.id.clone(), job.snapshot(), age(job.now, job.updated), what]
-            };
-            print_table(
-                &["ID", "SNAPSHOT", "SINCE", "ABOUT"],
-                jobs.iter().map(row).collect(),
-            )
-        }
-        Output::Name => {
-            jobs.iter().for_each(|job| println!("{}", job.id));
-            Ok(())
-        }
-        _ => {
-            let all: Vec<_> = jobs.iter().map(view::job).collect();
-            print_json(&json!({"schema_version": 1, "approvals": all}))
-        }
-    }
+fn row(job: &Value) -> Vec<String> {
+    let about: String = job["spec"]["payload"].to_string().chars().take(40).collect();
+    vec![text(&job["id"]), text(&job["snapshot"]), age(job), about]
 }

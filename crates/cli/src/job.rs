@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use anyhow::{anyhow, bail};
 use clap::{Args, Subcommand};
-use leasehold_plane::{Cancelled, Job, JobSpec, JobState, Span, Work, view};
-use serde_json::{Value, json};
+use leasehold_plane::{JobSpec, JobState, Span, Work};
+use serde_json::Value;
 
 use crate::args::{Output, Place};
-use crate::plane::{PlaneStoreArg, print_json, print_table};
+use crate::plane::PlaneStoreArg;
+use crate::plane::print::{age, print_json, print_line, print_list, print_table, text};
+use crate::plane::question::Question;
+use crate::plane::way::{Answer, Came};
 use crate::say::say;
 
 /// `leasehold job`.
@@ -46,9 +50,9 @@ enum JobCommand {
         /// Only of this topic
         #[arg(long)]
         topic: Option<String>,
-        /// At most this many
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        /// At most this many; a daemon lists 1000 at most
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
         /// How to print
         #[arg(short, long, value_enum, default_value_t = Output::Table)]
         output: Output,
@@ -115,11 +119,16 @@ impl SubmitArgs {
     fn spec(&self) -> anyhow::Result<JobSpec> {
         let work = match &self.pull {
             Some(_) => Work::Pull,
+            None if self.argv.first().is_none_or(String::is_empty) => bail!(
+                "there is no command to run\n\
+                 write it after `--`, e.g. `leasehold job submit -- ./report.sh --month 11`, or name a topic that workers pull with --pull TOPIC"
+            ),
             None => Work::Exec(self.argv.clone()),
         };
         let payload = match &self.payload {
-            Some(text) => serde_json::from_str(text)
-                .map_err(|error| anyhow::anyhow!("--payload is not JSON: {error}"))?,
+            Some(text) => {
+                serde_json::from_str(text).map_err(|error| anyhow!("--payload is not JSON: {error}"))?
+            }
             None => Value::Null,
         };
         let mut spec = JobSpec::new(work);
@@ -146,31 +155,27 @@ pub(crate) fn main(place: &Place, args: JobArgs) -> anyhow::Result<bool> {
     let plane = &args.plane;
     match args.command {
         JobCommand::Submit(submit) => {
-            let spec = submit.spec()?;
-            let asked = plane.ask(place, |plane| async move { plane.submit(spec).await })?;
-            let Some(submitted) = asked else { return Ok(false) };
-            if submitted.repeated {
-                say(&format!("it was submitted before and is {}", submitted.job.state));
-            }
-            println!("{}", submitted.job.id);
-            Ok(true)
-        }
-        JobCommand::Get { id, output } => {
-            let asked = plane.ask(place, |plane| async move {
-                Ok((plane.job(&id).await?, plane.job_history(&id).await?))
-            })?;
-            let Some((job, history)) = asked else {
+            let asked = plane.ask(place, &Question::Submit(Box::new(submit.spec()?)))?;
+            let Some(Answer { view, came }) = asked else {
                 return Ok(false);
             };
-            let history: Vec<_> = history.iter().map(view::event).collect();
-            if output == Output::Table {
-                show(&job, &history)?;
-            } else {
-                let mut whole = view::job(&job);
-                whole["history"] = json!(history);
-                print_json(&whole)?;
+            if came == Came::Before {
+                say(&format!(
+                    "it was submitted before and is {}",
+                    text(&view["state"])
+                ));
             }
-            Ok(true)
+            print_line(&text(&view["id"]))?;
+        }
+        JobCommand::Get { id, output } => {
+            let Some(asked) = plane.ask(place, &Question::Job { id })? else {
+                return Ok(false);
+            };
+            if output == Output::Table {
+                show(&asked.view)?;
+            } else {
+                print_json(&asked.view)?;
+            }
         }
         JobCommand::List {
             state,
@@ -178,88 +183,67 @@ pub(crate) fn main(place: &Place, args: JobArgs) -> anyhow::Result<bool> {
             limit,
             output,
         } => {
-            let asked = plane.ask(place, |plane| async move {
-                plane.jobs(&state, topic.as_deref(), limit).await
-            })?;
-            list(&asked.unwrap_or_default(), output).map(|()| true)
-        }
-        JobCommand::Cancel { id, reason } => {
-            let asked = plane.ask(place, |plane| async move { plane.cancel(&id, &reason).await })?;
-            match asked {
-                Some(Cancelled::Now(job)) => say(&format!("{} is cancelled", job.id)),
-                Some(Cancelled::Requested(job)) => {
-                    say(&format!(
-                        "{} is being worked on; its owner was told to stop",
-                        job.id
-                    ));
-                }
-                Some(Cancelled::Ended(job)) => {
-                    say(&format!("{} had ended as {}", job.id, job.state));
-                    return Ok(job.state == JobState::Cancelled);
-                }
-                _ => return Ok(false),
-            }
-            Ok(true)
-        }
-        JobCommand::Retry { id } => {
-            let asked = plane.ask(place, |plane| async move { plane.replay(&id).await })?;
-            let Some(submitted) = asked else { return Ok(false) };
-            println!("{}", submitted.job.id);
-            Ok(true)
-        }
-    }
-}
-
-fn list(jobs: &[Job], output: Output) -> anyhow::Result<()> {
-    match output {
-        Output::Table | Output::Wide => {
-            let row = |job: &Job| {
-                vec![
-                    job.id.clone(),
-                    job.state.to_string(),
-                    job.spec.topic.clone(),
-                    format!("{}", job.attempt),
-                    job.owner.as_ref().map_or("-".into(), |owner| owner.who.clone()),
-                    age(job.now, job.updated),
-                ]
+            let question = Question::Jobs {
+                states: state,
+                topic,
+                limit,
+            };
+            let Some(asked) = plane.ask(place, &question)? else {
+                return Ok(false);
             };
             let heads = ["ID", "STATE", "TOPIC", "ATTEMPT", "OWNER", "SINCE"];
-            print_table(&heads, jobs.iter().map(row).collect())
+            print_list("jobs", &asked.view, output, &heads, row)?;
         }
-        Output::Json => {
-            let all: Vec<_> = jobs.iter().map(view::job).collect();
-            print_json(&json!({"schema_version": 1, "jobs": all}))
+        JobCommand::Cancel { id, reason } => {
+            let Some(Answer { view, came }) = plane.ask(place, &Question::Cancel { id, reason })? else {
+                return Ok(false);
+            };
+            let id = text(&view["id"]);
+            say(&match came {
+                Came::Later => format!("{id} is being worked on; its owner was told to stop"),
+                _ => format!("{id} is cancelled"),
+            });
         }
-        Output::Jsonl => {
-            jobs.iter().for_each(|job| println!("{}", view::job(job)));
-            Ok(())
-        }
-        Output::Name => {
-            jobs.iter().for_each(|job| println!("{}", job.id));
-            Ok(())
+        JobCommand::Retry { id } => {
+            let Some(asked) = plane.ask(place, &Question::Retry { id })? else {
+                return Ok(false);
+            };
+            print_line(&text(&asked.view["id"]))?;
         }
     }
+    Ok(true)
 }
 
-fn show(job: &Job, history: &[Value]) -> anyhow::Result<()> {
-    println!(
+fn row(job: &Value) -> Vec<String> {
+    vec![
+        text(&job["id"]),
+        text(&job["state"]),
+        text(&job["spec"]["topic"]),
+        text(&job["attempt"]),
+        text(&job["owner"]["who"]),
+        age(job),
+    ]
+}
+
+fn show(job: &Value) -> anyhow::Result<()> {
+    print_line(&format!(
         "{}  {}  attempt {} of {}",
-        job.id, job.state, job.attempt, job.spec.attempts
-    );
-    if let Some(dead) = &job.dead {
-        println!("given up: {}", dead.reason);
+        text(&job["id"]),
+        text(&job["state"]),
+        text(&job["attempt"]),
+        text(&job["spec"]["attempts"])
+    ))?;
+    if let Some(reason) = job["dead"]["reason"].as_str() {
+        print_line(&format!("given up: {reason}"))?;
     }
     let row = |event: &Value| {
-        let text = |field: &str| event[field].as_str().unwrap_or("-").to_owned();
-        vec![text("to"), text("by"), text("fence"), text("why")]
+        ["to", "by", "fence", "why"]
+            .map(|field| text(&event[field]))
+            .to_vec()
     };
+    let history = job["history"].as_array().map(Vec::as_slice).unwrap_or_default();
     print_table(
         &["STATE", "BY", "FENCE", "WHY"],
         history.iter().map(row).collect(),
     )
-}
-
-/// How long ago, for people.
-pub(crate) fn age(now: u64, then: u64) -> String {
-    crate::lease::short(Duration::from_millis(now.saturating_sub(then)))
 }

@@ -16,11 +16,9 @@ pub(crate) fn start(command: &Command) {
             ));
             EnvFilter::new("warn")
         }),
-        // `run` and `elect` tell the transitions of their one hold in their own words.
-        None if matches!(command, Command::Run(_) | Command::Elect(_)) => {
-            EnvFilter::new("warn,leasehold_core::observe=off")
-        }
-        None => EnvFilter::new("warn"),
+        None if works_on(command) => EnvFilter::new("warn"),
+        // Everyone else tells what became of their one lock in their own words, and once is enough.
+        None => EnvFilter::new("warn,leasehold_core::observe=off"),
     };
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr())
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -32,4 +30,12 @@ pub(crate) fn start(command: &Command) {
         .finish();
     // Only fails if a log was started before, and then there is one.
     let _ = tracing::subscriber::set_global_default(log);
+}
+
+/// Keeps locks for others, so that what happens to them is news to whoever reads the log.
+fn works_on(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Serve(_) | Command::Dev(_) | Command::Plane(_) | Command::Drill(_)
+    )
 }

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use leasehold::Invalid;
 use leasehold::clock::{BootClock, ClockExt};
-use leasehold_plane::workflow::{Run, StartRun, parse};
-use leasehold_plane::{Plane, PlaneError, view};
-use serde_json::{Value, json};
+use leasehold_plane::workflow::{RunState, StartRun, StepStatus, parse};
+use serde_json::Value;
 
 use crate::args::{Output, Place};
-use crate::job::age;
-use crate::plane::{PlaneStoreArg, print_json, print_table};
+use crate::plane::PlaneStoreArg;
+use crate::plane::print::{age, print_json, print_line, print_list, print_table, text};
+use crate::plane::question::Question;
+use crate::plane::way::{No, Way};
 use crate::say::say;
 
 /// How often `watch` looks.
@@ -86,9 +88,9 @@ enum WorkflowCommand {
     },
     /// List runs
     List {
-        /// At most this many
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        /// At most this many; a daemon lists 1000 at most
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
         /// How to print
         #[arg(short, long, value_enum, default_value_t = Output::Table)]
         output: Output,
@@ -118,25 +120,13 @@ pub(crate) fn main(place: &Place, args: WorkflowArgs) -> anyhow::Result<bool> {
         WorkflowCommand::Apply { file } => {
             let shown = file.display().to_string();
             let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {shown}"))?;
-            let workflow = match parse(&shown, &text) {
-                Ok(workflow) => workflow,
-                Err(invalid) => {
-                    say(&invalid.to_string());
-                    return Ok(false);
-                }
-            };
-            let asked = plane.ask(place, |plane| async move {
-                Ok((plane.apply_workflow(&workflow).await?, workflow))
-            })?;
-            let Some((version, workflow)) = asked else {
+            let workflow = Box::new(parse(&shown, &text)?);
+            let (name, steps) = (workflow.name.clone(), workflow.steps.len());
+            let Some(asked) = plane.ask(place, &Question::Apply { workflow, text })? else {
                 return Ok(false);
             };
-            say(&format!(
-                "{} has {} steps, version {version}",
-                workflow.name,
-                workflow.steps.len()
-            ));
-            Ok(true)
+            let version = &asked.view["version"];
+            say(&format!("{name} has {steps} steps, version {version}"));
         }
         WorkflowCommand::Start {
             name,
@@ -157,72 +147,73 @@ pub(crate) fn main(place: &Place, args: WorkflowArgs) -> anyhow::Result<bool> {
                 input,
                 key,
             };
-            let asked = plane.ask(place, |plane| async move { plane.start(start).await })?;
-            let Some(started) = asked else { return Ok(false) };
-            println!("{}", started.run.id);
-            Ok(true)
-        }
-        WorkflowCommand::Get { run, output } => {
-            let asked = plane.ask(place, |plane| async move {
-                Ok((plane.run(&run).await?, plane.timeline(&run).await?))
-            })?;
-            let Some((run, timeline)) = asked else {
+            let Some(asked) = plane.ask(place, &Question::Start(Box::new(start)))? else {
                 return Ok(false);
             };
-            let timeline: Vec<_> = timeline.iter().map(view::event).collect();
+            print_line(&text(&asked.view["id"]))?;
+        }
+        WorkflowCommand::Get { run, output } => {
+            let Some(asked) = plane.ask(place, &Question::Run { id: run })? else {
+                return Ok(false);
+            };
             if output == Output::Table {
-                show(&run, &timeline)?;
+                show(&asked.view)?;
             } else {
-                let mut whole = view::run(&run);
-                whole["timeline"] = json!(timeline);
-                print_json(&whole)?;
+                print_json(&asked.view)?;
             }
-            Ok(true)
         }
         WorkflowCommand::Watch { run } => {
-            let asked = plane.ask(place, |plane| async move { watch(&plane, &run).await })?;
-            Ok(asked.unwrap_or(false))
+            let question = Question::Run { id: run };
+            let well = plane.talk(place, async |way| watch(&way, &question).await)?;
+            return Ok(well.unwrap_or(false));
         }
         WorkflowCommand::List { limit, output } => {
-            let asked = plane.ask(place, |plane| async move { plane.runs(&[], limit).await })?;
-            list(&asked.unwrap_or_default(), output).map(|()| true)
+            let Some(asked) = plane.ask(place, &Question::Runs { limit })? else {
+                return Ok(false);
+            };
+            let heads = ["ID", "WORKFLOW", "STATE", "STEPS", "SINCE"];
+            print_list("runs", &asked.view, output, &heads, row)?;
         }
         WorkflowCommand::Cancel { run, reason } => {
-            let asked = plane.ask(
-                place,
-                |plane| async move { plane.cancel_run(&run, &reason).await },
-            )?;
-            Ok(asked
-                .inspect(|run| say(&format!("{} will be cancelled", run.id)))
-                .is_some())
+            let Some(asked) = plane.ask(place, &Question::CancelRun { id: run, reason })? else {
+                return Ok(false);
+            };
+            say(&format!("{} will be cancelled", text(&asked.view["id"])));
         }
         WorkflowCommand::Rerun { run, from } => {
-            let asked = plane.ask(place, |plane| async move { plane.rerun(&run, &from).await })?;
-            Ok(asked
-                .inspect(|run| say(&format!("{} will run again", run.id)))
-                .is_some())
+            let Some(asked) = plane.ask(place, &Question::Rerun { id: run, from })? else {
+                return Ok(false);
+            };
+            say(&format!("{} will run again", text(&asked.view["id"])));
         }
     }
+    Ok(true)
 }
 
-async fn watch(plane: &Plane, id: &str) -> Result<bool, PlaneError> {
+/// Prints what happens to a run until it has ended, and says whether it ended well.
+async fn watch(way: &Way, question: &Question) -> Result<bool, No> {
     let mut seen = 0;
     loop {
-        let run = plane.run(id).await?;
-        for event in plane
-            .timeline(id)
-            .await?
-            .iter()
-            .filter(|event| event.version > seen)
-        {
-            println!("{}", line(&view::event(event)));
+        let run = way.ask(question).await?.view;
+        for event in items(&run["timeline"]) {
+            let version = event["version"].as_u64().unwrap_or_default();
+            if version > seen {
+                print_line(&line(event)).map_err(No::Failed)?;
+                seen = version;
+            }
         }
-        seen = seen.max(run.version);
-        if run.state.ended() {
-            return Ok(run.state == leasehold_plane::workflow::RunState::Succeeded);
+        let state: RunState = text(&run["state"])
+            .parse()
+            .map_err(|invalid: Invalid| No::Failed(invalid.into()))?;
+        if state.ended() {
+            return Ok(state == RunState::Succeeded);
         }
         BootClock.sleep(LOOK).await;
     }
+}
+
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// One event of a run, for people.
@@ -231,59 +222,44 @@ fn line(event: &Value) -> String {
         let moved = |(id, to): (&String, &Value)| format!("{id} {}", to["to"].as_str().unwrap_or("?"));
         steps.iter().map(moved).collect::<Vec<_>>().join(", ")
     });
-    let text = |field: &str| event[field].as_str().unwrap_or("-").to_owned();
-    format!("{:<10} {steps}  ({})", text("to"), text("why"))
+    format!("{:<10} {steps}  ({})", text(&event["to"]), text(&event["why"]))
 }
 
-fn list(runs: &[Run], output: Output) -> anyhow::Result<()> {
-    match output {
-        Output::Table | Output::Wide => {
-            let row = |run: &Run| {
-                let ended = run.steps.values().filter(|step| step.status.ended()).count();
-                vec![
-                    run.id.clone(),
-                    run.workflow.name.clone(),
-                    run.state.to_string(),
-                    format!("{ended}/{}", run.steps.len()),
-                    age(run.now, run.updated),
-                ]
-            };
-            print_table(
-                &["ID", "WORKFLOW", "STATE", "STEPS", "SINCE"],
-                runs.iter().map(row).collect(),
-            )
-        }
-        Output::Json => {
-            let all: Vec<_> = runs.iter().map(view::run).collect();
-            print_json(&json!({"schema_version": 1, "runs": all}))
-        }
-        Output::Jsonl => {
-            runs.iter().for_each(|run| println!("{}", view::run(run)));
-            Ok(())
-        }
-        Output::Name => {
-            runs.iter().for_each(|run| println!("{}", run.id));
-            Ok(())
-        }
-    }
-}
-
-fn show(run: &Run, timeline: &[Value]) -> anyhow::Result<()> {
-    println!("{}  {}  {}", run.id, run.workflow.name, run.state);
-    let row = |step: &leasehold_plane::workflow::Step| {
-        let at = run.steps.get(&step.id).cloned().unwrap_or_default();
-        let status = serde_json::to_value(at.status).unwrap_or_default();
-        vec![
-            step.id.clone(),
-            status.as_str().unwrap_or("?").to_owned(),
-            at.attempt.to_string(),
-            at.job.unwrap_or_else(|| "-".into()),
-            at.why.unwrap_or_default(),
-        ]
+fn row(run: &Value) -> Vec<String> {
+    let steps = run["steps"].as_object();
+    let all = steps.map_or(0, serde_json::Map::len);
+    let over = |step: &&Value| {
+        let status: Option<StepStatus> = serde_json::from_value(step["status"].clone()).ok();
+        status.is_some_and(StepStatus::ended)
     };
-    let rows = run.workflow.steps.iter().map(row).collect();
+    let ended = steps.map_or(0, |steps| steps.values().filter(over).count());
+    vec![
+        text(&run["id"]),
+        text(&run["workflow"]["name"]),
+        text(&run["state"]),
+        format!("{ended}/{all}"),
+        age(run),
+    ]
+}
+
+fn show(run: &Value) -> anyhow::Result<()> {
+    print_line(&format!(
+        "{}  {}  {}",
+        text(&run["id"]),
+        text(&run["workflow"]["name"]),
+        text(&run["state"])
+    ))?;
+    // In the order of the workflow's file.
+    let row = |step: &Value| {
+        let id = text(&step["id"]);
+        let at = &run["steps"][&id];
+        let why = at["why"].as_str().unwrap_or_default().to_owned();
+        let [status, attempt, job] = ["status", "attempt", "job"].map(|field| text(&at[field]));
+        vec![id, status, attempt, job, why]
+    };
+    let rows = items(&run["workflow"]["steps"]).iter().map(row).collect();
     print_table(&["STEP", "STATUS", "ATTEMPT", "JOB", "WHY"], rows)?;
-    println!();
-    timeline.iter().for_each(|event| println!("{}", line(event)));
-    Ok(())
+    print_line("")?;
+    let mut timeline = items(&run["timeline"]).iter();
+    timeline.try_for_each(|event| print_line(&line(event)))
 }

@@ -106,6 +106,14 @@ impl Connections {
         self.ask(Method::POST, path, Bytes::from(body)).await
     }
 
+    /// Puts a text of this media type there.
+    pub(crate) async fn put(&self, path: &str, kind: &'static str, text: String) -> Result<Answer, Failure> {
+        let mut request = self.request(Method::PUT, path, Bytes::from(text))?;
+        let kind = HeaderValue::from_static(kind);
+        request.headers_mut().insert(CONTENT_TYPE, kind);
+        self.send(request).await
+    }
+
     /// Reads a document.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::GET, path, Bytes::new()).await
@@ -117,7 +125,10 @@ impl Connections {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
-        let mut request = self.request(method, path, body)?;
+        self.send(self.request(method, path, body)?).await
+    }
+
+    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
         while let Some(mut sender) = self.kept() {
             match sender.try_send_request(request).await {
                 Ok(response) => return self.read(sender, response).await,

@@ -72,6 +72,20 @@ impl Daemon {
         settle(&answer, "a question").map_err(error::read_only)
     }
 
+    /// Reads a document below `/v1/` that a query narrows down. Path and query are escaped.
+    ///
+    /// # Errors
+    /// No answer came.
+    pub async fn get_where<T: DeserializeOwned>(&self, path: &[&str], query: &[(&str, &str)]) -> Asked<T> {
+        let query: Vec<_> = query
+            .iter()
+            .map(|(key, value)| format!("{}={}", segment(key), segment(value)))
+            .collect();
+        let path = format!("{}?{}", below(path), query.join("&"));
+        let answer = self.connections.get(&path).await.map_err(error::read_only)?;
+        settle(&answer, "a question").map_err(error::read_only)
+    }
+
     /// Reads what stands at this path, query included, as text: `/metrics`, a page of `/v1/history`.
     ///
     /// # Errors
@@ -93,6 +107,34 @@ impl Daemon {
     pub async fn post<D: Serialize, T: DeserializeOwned>(&self, path: &[&str], document: &D) -> Asked<T> {
         let answer = self.connections.post(&below(path), document).await?;
         settle(&answer, "a document")
+    }
+
+    /// [`post`](Self::post), answered with the status too: 200 may say *before*, 201 *now*, 202 *soon*.
+    ///
+    /// # Errors
+    /// As its.
+    pub async fn post_told<D: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        document: &D,
+    ) -> Asked<(u16, T)> {
+        let answer = self.connections.post(&below(path), document).await?;
+        let told = settle(&answer, "a document")?;
+        Ok(told.map(|document| (answer.status, document)))
+    }
+
+    /// Puts a text of this media type below `/v1/` and reads the answer.
+    ///
+    /// # Errors
+    /// No answer came; it may have taken effect.
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        kind: &'static str,
+        text: String,
+    ) -> Asked<T> {
+        let answer = self.connections.put(&below(path), kind, text).await?;
+        settle(&answer, "a file")
     }
 
     /// Ends what stands below `/v1/`.

@@ -31,6 +31,8 @@ pub struct JobView {
     pub updated_ms: u64,
     /// When somebody should look at it.
     pub due_ms: Option<u64>,
+    /// The store's clock when it was read: what the other times are to be compared with.
+    pub now_ms: u64,
     /// Everything else.
     #[serde(flatten)]
     pub job: Job,
@@ -47,6 +49,7 @@ impl From<Job> for JobView {
             created_ms: job.created,
             updated_ms: job.updated,
             due_ms: job.due,
+            now_ms: job.now,
             job,
         }
     }
@@ -68,6 +71,8 @@ pub struct RunView {
     pub created_ms: u64,
     /// When it was last written.
     pub updated_ms: u64,
+    /// The store's clock when it was read: what the other times are to be compared with.
+    pub now_ms: u64,
     /// Everything else.
     #[serde(flatten)]
     pub run: Run,
@@ -82,6 +87,7 @@ impl From<Run> for RunView {
             version: run.version,
             created_ms: run.created,
             updated_ms: run.updated,
+            now_ms: run.now,
             run,
         }
     }

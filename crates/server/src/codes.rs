@@ -103,6 +103,11 @@ pub const CODES: &[Code] = &[
         "The route is there, for the methods in `Allow`",
     ),
     code(
+        "no_plane",
+        404,
+        "This daemon does not serve the control plane: start it with `leasehold serve --plane`",
+    ),
+    code(
         "no_such_step",
         409,
         "The run has no step of this id; the text lists those it has",

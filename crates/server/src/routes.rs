@@ -11,7 +11,6 @@ use http::Method;
 use crate::app::App;
 use crate::auth::gate::{self, Gate};
 use crate::auth::{Role, Rule, Rules, Space};
-use crate::problem::Refusal;
 use crate::{dashboard, drills, events, health, holds, locks, me, metrics, openapi, past, plane, policies};
 
 /// A router of another crate, with the rules of its routes. See [`auth::rule`](crate::auth::Rule).
@@ -166,8 +165,9 @@ pub(crate) fn router(app: &Arc<App>, mounts: Vec<Mount>) -> (Router, Arc<Rules>)
         app: Arc::clone(app),
         rules: Arc::clone(&rules),
     };
+    let without = Arc::clone(app);
     let router = router
-        .fallback(|| async { Refusal::not_found("there is nothing at this path; see /openapi.json") })
+        .fallback(move |path: http::Uri| async move { plane::nowhere(&without, path.path()) })
         .layer(from_fn_with_state(gate, gate::pass));
     (router, rules)
 }

@@ -1,23 +1,23 @@
 //! `leasehold plane`: a replica of the control plane; and how the verbs about jobs reach the plane.
 //!
-//! `replica` runs one replica until it is told to stop; `proof` is `leasehold drill plane`.
+//! `replica` runs one replica until it is told to stop; `proof` is `leasehold drill plane`. `question` is what the verbs ask,
+//! `way` who answers, `print` how the answers are shown.
 
+pub(crate) mod print;
 pub(crate) mod proof;
+pub(crate) mod question;
 mod replica;
+pub(crate) mod way;
 
-use std::future::Future;
-use std::io::Write;
 use std::sync::Arc;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use leasehold::{Locks, StoreUrl};
 use leasehold_plane::note::Observer;
 use leasehold_plane::scheduler::Scheduler;
 use leasehold_plane::work::{Works, exec::Exec};
-use leasehold_plane::{Plane, PlaneError, Replica, Settings};
+use leasehold_plane::{Plane, Replica, Settings};
 use leasehold_server::{Numbers, Opened};
-use serde_json::Value;
 
 use crate::args::Place;
 
@@ -47,6 +47,7 @@ pub(crate) struct PlaneStoreArg {
     /// Where jobs and runs are kept, if not beside the locks: sqlite:PATH or redis://HOST
     #[arg(
         long,
+        global = true,
         value_name = "URL",
         env = "LEASEHOLD_PLANE_STORE",
         hide_env_values = true
@@ -55,41 +56,14 @@ pub(crate) struct PlaneStoreArg {
 }
 
 impl PlaneStoreArg {
-    /// Opens the plane and asks it something. Refusals are honest answers and end with exit code 1.
-    pub(crate) fn ask<T, F>(
-        &self,
-        place: &Place,
-        question: impl FnOnce(Plane) -> F,
-    ) -> anyhow::Result<Option<T>>
-    where
-        F: Future<Output = Result<T, PlaneError>>,
-    {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")?;
-        runtime.block_on(async {
-            let plane = self.open(place).await?;
-            match question(plane).await {
-                Ok(answer) => Ok(Some(answer)),
-                Err(
-                    error @ (PlaneError::Conflict { .. }
-                    | PlaneError::Decided { .. }
-                    | PlaneError::NotFound { .. }
-                    | PlaneError::Busy { .. }),
-                ) => {
-                    crate::say::say(&format!("{}: {error}", error.code()));
-                    Ok(None)
-                }
-                Err(error) => Err(error.into()),
-            }
-        })
+    /// Where it was said to be kept.
+    fn named(&self) -> Option<&str> {
+        self.plane_store.as_deref().filter(|url| !url.is_empty())
     }
 
     /// Where the plane is kept, if the locks are there.
     pub(crate) fn kept(&self, locks: &StoreUrl) -> anyhow::Result<StoreUrl> {
-        Ok(match self.plane_store.as_deref().filter(|url| !url.is_empty()) {
+        Ok(match self.named() {
             Some(given) => StoreUrl::parse(given)?,
             None => locks.clone(),
         })
@@ -160,26 +134,4 @@ pub(crate) fn within(
         None => Scheduler::new(plane.ledger().clone(), works),
     };
     Ok((plane, scheduler, replica))
-}
-
-/// One JSON document, or several, one a line.
-pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{value:#}")?;
-    Ok(())
-}
-
-/// Columns for people.
-pub(crate) fn print_table(heads: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(heads.iter().copied());
-    table.add_rows(rows);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    let mut out = std::io::stdout().lock();
-    for line in table.lines() {
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
 }

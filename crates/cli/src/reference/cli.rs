@@ -11,14 +11,15 @@ pub(crate) fn page(all: &Command) -> String {
          Generated from the command itself with `leasehold man --reference`; a test compares. The contract and the reasons \
          are in [the guide](../cli/README.md).\n",
     );
-    section(&mut text, all, "leasehold", 2);
     let shared: Vec<_> = all.get_arguments().filter(|arg| arg.is_global_set()).collect();
+    section(&mut text, all, "leasehold", 2, &shared);
     let _infallible = write!(text, "\n## Options of every verb\n\n");
     shared.iter().for_each(|arg| option(&mut text, arg));
     text
 }
 
-fn section(text: &mut String, command: &Command, name: &str, depth: usize) {
+/// `above` are the options that a verb has from those before it: they are described where they come from.
+fn section(text: &mut String, command: &Command, name: &str, depth: usize, above: &[&Arg]) {
     let about = command.get_long_about().or_else(|| command.get_about());
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
@@ -29,7 +30,8 @@ fn section(text: &mut String, command: &Command, name: &str, depth: usize) {
         about.map(ToString::to_string).unwrap_or_default().trim()
     );
     let own = command.get_arguments().filter(|arg| {
-        !arg.is_global_set() && !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")
+        let known = above.iter().any(|other| other.get_id() == arg.get_id());
+        !known && !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")
     });
     let own: Vec<_> = own.collect();
     if !own.is_empty() {
@@ -40,11 +42,16 @@ fn section(text: &mut String, command: &Command, name: &str, depth: usize) {
     if let Some(more) = more {
         let _infallible = write!(text, "\n```text\n{}\n```\n", more.to_string().trim_end());
     }
+    let shared: Vec<_> = above
+        .iter()
+        .copied()
+        .chain(own.into_iter().filter(|arg| arg.is_global_set()))
+        .collect();
     for verb in command
         .get_subcommands()
         .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
     {
-        section(text, verb, &format!("{name} {}", verb.get_name()), 3);
+        section(text, verb, &format!("{name} {}", verb.get_name()), 3, &shared);
     }
 }
 

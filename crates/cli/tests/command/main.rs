@@ -16,6 +16,7 @@ mod list;
 mod ops;
 mod pages;
 mod plane;
+mod plane_remote;
 mod plane_served;
 mod pty;
 mod readme;

@@ -294,7 +294,7 @@ fn a_workflow_is_checked_with_line_and_field() {
     ] {
         stage.write("w.toml", text);
         let out = stage.run(&["workflow", "apply", "w.toml"]);
-        assert_eq!(code(&out), 1, "{text}");
+        assert_eq!(code(&out), 2, "{text}");
         for part in wanted {
             assert!(said(&out).contains(part), "{text}\n{}", said(&out));
         }

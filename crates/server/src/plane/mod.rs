@@ -41,13 +41,35 @@ impl App {
     /// The plane; its routes are there only if it is.
     pub(crate) fn served(&self) -> Result<&Served, Refusal> {
         let served = self.plane.as_ref();
-        served.ok_or_else(|| Refusal::not_found("this daemon does not serve the control plane"))
+        served.ok_or_else(missing)
     }
 
     /// Everybody on this machine is the same caller: nobody has been asked who they are.
     fn anonymous(&self) -> bool {
         self.tokens.is_none() && !self.config.mutual()
     }
+}
+
+/// What the plane's paths begin with.
+const PATHS: [&str; 5] = ["jobs", "topics", "approvals", "workflows", "runs"];
+
+fn missing() -> Refusal {
+    Refusal::new(
+        http::StatusCode::NOT_FOUND,
+        "no_plane",
+        "this daemon does not serve the control plane; `leasehold serve --plane` and `leasehold dev` do",
+    )
+}
+
+/// What is said of a path that no route has: of the plane's, that the plane is not served, so that a job that is not there
+/// is told from a plane that is not.
+pub(crate) fn nowhere(app: &App, path: &str) -> Refusal {
+    let mut parts = path.trim_start_matches('/').split('/');
+    let planes = parts.next() == Some("v1") && parts.next().is_some_and(|part| PATHS.contains(&part));
+    if planes && app.plane.is_none() {
+        return missing();
+    }
+    Refusal::not_found("there is nothing at this path; see /openapi.json")
 }
 
 /// Adds the plane's routes.

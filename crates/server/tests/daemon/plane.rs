@@ -36,6 +36,32 @@ impl Daemon {
     }
 }
 
+/// A job that is not there and a plane that is not there are two things.
+#[tokio::test]
+async fn a_daemon_without_a_plane_says_so() {
+    let without = Plan::new().start().await;
+    for path in [
+        "/v1/jobs",
+        "/v1/jobs/x",
+        "/v1/runs/x/timeline",
+        "/v1/approvals",
+        "/v1/workflows/w",
+    ] {
+        let reply = without.get(path).await;
+        assert_eq!(
+            (reply.status, &reply.json()["code"]),
+            (404, &json!("no_plane")),
+            "{path}"
+        );
+    }
+    assert_eq!(without.get("/v1/jobsx").await.json()["code"], "not_found");
+    assert_eq!(served().await.get("/v1/jobs/x").await.json()["code"], "not_found");
+    assert_eq!(
+        served().await.get("/v1/runs/x/nothing").await.json()["code"],
+        "not_found"
+    );
+}
+
 #[tokio::test]
 async fn ten_clients_approve_at_once_and_one_decides() {
     let daemon = Arc::new(served().await);

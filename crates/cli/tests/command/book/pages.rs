@@ -86,6 +86,9 @@ fn control_plane() {
     }
     let (code, run) = shell.types("leasehold workflow get \"$RUN\"");
     assert!(code == 0 && run.contains("SUCCEEDED"), "{run}");
+    // The page ends at a daemon, and what was submitted there was submitted to the same plane.
+    assert!(shell.types("echo $LEASEHOLD_STORE").1.contains("http://"));
+    eventually("the daemon's job", || ran(&shell).contains("./nightly job:hello"));
 }
 
 #[test]
