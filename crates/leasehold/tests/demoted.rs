@@ -20,7 +20,7 @@ async fn r20_a_demoted_server_is_an_outage_and_not_contention() {
     let server = RedisServer::start().await.unwrap();
     let locks = leasehold::open(server.url()).build().await.unwrap();
     // Under a connection that is in use: a new one is refused before anything is asked over it.
-    let before = locks.class("scheduler").acquire("job:0").await.unwrap().held();
+    let before = locks.class("scheduler").acquire("job:1").await.unwrap().held();
     before.unwrap().release().await;
     cli(&server, &["REPLICAOF", "127.0.0.1", "1"]);
     // Nobody holds anything. `busy` would have the work wait for a holder that is not there.

@@ -8,10 +8,11 @@ use leasehold::clock::until;
 use leasehold::leasehold_core::Token;
 use leasehold::leasehold_core::acquire::{Acquiring, End, Next};
 use leasehold::policy::{Class, check_store};
-use leasehold::store::{Answer, Ask, Cause, Failure, Giving, Grant, Mode, Promise};
+use leasehold::store::{Answer, Ask, Cause, Failure, Grant, Mode, Promise};
 use leasehold::{Holder, Name};
 use leasehold_http::wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
 
+use super::leaving::Leaving;
 use super::{duration, token, ttl, within};
 use crate::app::App;
 use crate::audit::Act;
@@ -67,15 +68,15 @@ pub(crate) async fn acquire(
 }
 
 /// What the caller wants, checked.
-struct Asking {
-    ask: Ask,
+pub(super) struct Asking {
+    pub(super) ask: Ask,
     class: Arc<Class>,
     within: Duration,
-    wait: Option<Duration>,
+    pub(super) wait: Option<Duration>,
     /// The daemon has made the token, so the caller must be told.
     made: bool,
     /// Nobody could ask again for what a caller who has gone was granted.
-    orphan: bool,
+    pub(super) orphan: bool,
 }
 
 impl Asking {
@@ -171,7 +172,9 @@ fn make(app: &App, who: &Principal, name: &Name, want: &Acquire) -> Result<(Toke
 
 /// One question.
 async fn once(app: &Arc<App>, asking: &Asking) -> Result<Answer, Failure> {
-    let mut leaving = Leaving::new(app, asking);
+    let Ok(mut leaving) = Leaving::new(app, asking).await else {
+        return Ok(Answer::Void);
+    };
     let answer = put(app, asking, &asking.ask, asking.within).await;
     // Whatever the store said, or did not say, the caller hears of it now.
     leaving.stay();
@@ -194,7 +197,9 @@ async fn put(app: &App, asking: &Asking, ask: &Ask, within: Duration) -> Result<
 
 /// Asks, waits and asks again, by core's own machine.
 async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Answer, Failure> {
-    let mut leaving = Leaving::new(app, asking);
+    let Ok(mut leaving) = Leaving::new(app, asking).await else {
+        return Ok(Answer::Void);
+    };
     let can_queue = app.store().capabilities().queue;
     let mut class = Class::clone(&asking.class);
     class.ttl = asking.ask.ttl;
@@ -254,46 +259,5 @@ async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Ans
             let said = "the grant came too late to be used";
             Err(Failure::unknown(Cause::TimedOut, said))
         }
-    }
-}
-
-/// Takes back what a caller who has gone may have got, unless it can ask for it again.
-struct Leaving {
-    app: Arc<App>,
-    giving: Option<Giving>,
-}
-
-impl Leaving {
-    fn new(app: &Arc<App>, asking: &Asking) -> Self {
-        let (name, token) = (asking.ask.name.clone(), asking.ask.token.clone());
-        let giving = match (asking.orphan, asking.wait.is_some()) {
-            (true, _) => Some(Giving::undo(name, token)),
-            // One who waited and can ask again only loses its place.
-            (false, true) => Some(Giving::owned(name, token)),
-            (false, false) => None,
-        };
-        Self {
-            app: Arc::clone(app),
-            giving,
-        }
-    }
-
-    /// The caller knows.
-    fn stay(&mut self) {
-        self.giving = None;
-    }
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        let Some(giving) = self.giving.take() else { return };
-        let app = Arc::clone(&self.app);
-        tokio::spawn(async move {
-            let within = super::WITHIN;
-            if let Err(failure) = app.within(within, app.store().release(&giving, within)).await {
-                // It runs out by itself then.
-                tracing::warn!(%failure, "what a caller left behind could not be taken back");
-            }
-        });
     }
 }
