@@ -175,6 +175,21 @@ impl Asker {
             .await
     }
 
+    /// Leaves the queue, and nothing else.
+    pub async fn leaves(&self) -> anyhow::Result<()> {
+        match self
+            .hands_in(&Giving::place(self.name.clone(), self.token.clone()))
+            .await?
+        {
+            Given::NotOwned => Ok(()),
+            Given::Released => bail!(
+                "{:?} only left the queue of {:?}, and a lease was released",
+                self.token,
+                self.name
+            ),
+        }
+    }
+
     /// Breaks the grant with this fence, as an operator.
     pub async fn breaks(&self, fence: Fence) -> anyhow::Result<Given> {
         self.hands_in(&Giving {

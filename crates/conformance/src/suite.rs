@@ -78,6 +78,7 @@ macro_rules! for_cases {
                 asking_again_keeps_the_place [Queue];
                 trap_17_granted_after_waiting_is_alive [Queue];
                 waiter_that_gave_up_is_forgotten [Queue];
+                leaving_the_queue_touches_no_lease [Queue];
                 trap_19_dead_waiter_costs_no_more_than_a_claim [Queue];
                 unconfirmed_claim_runs_out [Queue];
                 waiter_entry_runs_out [Queue];

@@ -1,6 +1,8 @@
 //! Faults on purpose: how Leasehold's promises are proved.
 
+#[cfg(feature = "drills")]
 pub mod chaos;
+#[cfg(feature = "drills")]
 pub mod fleet;
 pub mod history;
 pub mod invariant;
@@ -8,6 +10,9 @@ pub mod invariant;
 pub mod model;
 pub mod oracle;
 pub mod proxy;
+#[cfg(feature = "drills")]
 pub mod report;
+#[cfg(feature = "drills")]
 pub mod scenario;
+#[cfg(feature = "drills")]
 pub mod sim;

@@ -20,6 +20,18 @@ pub(crate) async fn release(
                 token: Secret::new(token.expose()),
                 tombstone_ms: Some(giving.tombstone.map_or(0, millis)),
                 within_ms: Some(millis(within).max(1)),
+                place_only: false,
+            };
+            connections
+                .post(&route(&giving.name, "/release"), &document)
+                .await?
+        }
+        Claim::Place(token) => {
+            let document = Release {
+                token: Secret::new(token.expose()),
+                tombstone_ms: None,
+                within_ms: Some(millis(within).max(1)),
+                place_only: true,
             };
             connections
                 .post(&route(&giving.name, "/release"), &document)
@@ -46,7 +58,10 @@ pub(crate) async fn release(
         }
     };
     if answer.status == 200 {
-        return Ok(Given::Released);
+        return Ok(match giving.claim {
+            Claim::Place(_) => Given::NotOwned,
+            _ => Given::Released,
+        });
     }
     match (answer.status, answer.code().as_deref()) {
         (410, Some("not_owned")) | (412, Some("stale_fence")) => Ok(Given::NotOwned),

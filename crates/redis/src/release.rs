@@ -21,6 +21,7 @@ pub(crate) async fn release(store: &Shared, giving: &Giving, within: Duration) -
         Claim::Owner(token) => ("owner", token.expose().to_owned(), keys.tombstone(token)),
         // There is no token to bury; the script does not touch this key then, but every key must be named.
         Claim::Seen(fence) => ("seen", fence.to_string(), keys.flag.clone()),
+        Claim::Place(token) => ("place", token.expose().to_owned(), keys.flag.clone()),
         _ => {
             return Err(Failure::not_done(
                 Cause::Unsupported,

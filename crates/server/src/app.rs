@@ -18,7 +18,6 @@ use crate::auth::{Limits, Principal, Tokens};
 use crate::config::Config;
 use crate::holds::Holds;
 use crate::ledger::Ledger;
-use crate::locks::Leavings;
 use crate::parts::Timing;
 use crate::plane::Served;
 use crate::problem::Refusal;
@@ -48,8 +47,6 @@ pub(crate) struct App {
     pub(crate) ledger: Arc<Ledger>,
     /// The control plane, if it is served.
     pub(crate) plane: Option<Served>,
-    /// Tokens that are being asked for or taken back.
-    pub(crate) leavings: Leavings,
     /// How many requests may wait at once.
     waiting: Arc<Semaphore>,
     /// Fires when the daemon begins to stop: those who wait are told.
@@ -81,7 +78,6 @@ impl App {
             timing,
             limits: Limits::new(config.asking, config.keeping),
             waiters: Waiters::default(),
-            leavings: Leavings::default(),
             waiting: Arc::new(Semaphore::new(config.waiters)),
             stopping: CancellationToken::new(),
             tokens,

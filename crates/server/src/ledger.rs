@@ -70,7 +70,7 @@ impl Ledger {
             .execute_batch(
                 "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA busy_timeout = 2000;",
             )
-            .and_then(|()| connection.execute_batch(SCHEMA))
+            .and_then(|()| prepare_tables(&connection))
             .map_err(|error| format!("the daemon's file cannot be used: {error}"))?;
         let (steps, queue) = sync_channel(QUEUE);
         thread::Builder::new()
@@ -84,7 +84,7 @@ impl Ledger {
     pub(crate) fn with(scribe: Arc<dyn Scribe>) -> Self {
         let ledger = Self::of(scribe, None);
         ledger.note(|db| {
-            let _ = db.execute_batch(SCHEMA);
+            let _ = prepare_tables(db);
         });
         ledger
     }
@@ -213,9 +213,21 @@ CREATE TABLE IF NOT EXISTS policy_change (
 );
 CREATE TABLE IF NOT EXISTS hold (
   id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, class TEXT NOT NULL, holder TEXT NOT NULL,
-  fence INTEGER NOT NULL, ttl_ms INTEGER, heartbeat_ms INTEGER NOT NULL, since INTEGER NOT NULL
+  fence INTEGER NOT NULL, ttl_ms INTEGER, heartbeat_ms INTEGER NOT NULL, since INTEGER NOT NULL, attempt TEXT NOT NULL DEFAULT ''
 );
 ";
+
+/// The tables as this version wants them, in a new file or in one of an earlier version.
+fn prepare_tables(db: &Connection) -> rusqlite::Result<()> {
+    db.execute_batch(SCHEMA)?;
+    let known = db
+        .prepare("SELECT 1 FROM pragma_table_info('hold') WHERE name = 'attempt'")?
+        .exists([])?;
+    if !known {
+        db.execute_batch("ALTER TABLE hold ADD COLUMN attempt TEXT NOT NULL DEFAULT ''")?;
+    }
+    Ok(())
+}
 
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -28,6 +28,10 @@ pub(crate) fn run(step: &Step<'_>, giving: &Giving, post: &Post) -> Result<(Give
             live.as_ref().is_some_and(|live| live.owner == owner)
         }
         Claim::Seen(fence) => live.as_ref().is_some_and(|live: &Live| live.fence == *fence),
+        Claim::Place(token) => {
+            waiter::leave(step, &giving.name, &step::owner(token))?;
+            false
+        }
         // A claim of a later contract that this store does not know gives nobody a right.
         _ => false,
     };

@@ -155,7 +155,7 @@ impl Store for SqliteStore {
         let (giving, post) = (giving.clone(), Arc::clone(&self.post));
         self.writer
             .ask(Lane::First, within, move |session, left| {
-                if let Claim::Owner(token) = &giving.claim {
+                if let Claim::Owner(token) | Claim::Place(token) = &giving.claim {
                     session.waiting.set(&step::owner(token), false);
                 }
                 let (given, wake) = session.write(left, |step| release::run(step, &giving, &post))?;

@@ -229,6 +229,33 @@ pub async fn waiter_that_gave_up_is_forgotten(fixture: &dyn Fixture) -> Verdict 
     Ok(())
 }
 
+/// A waiter leaves the queue: the next is served. A holder that leaves it, having been granted meanwhile, still holds.
+pub async fn leaving_the_queue_touches_no_lease(fixture: &dyn Fixture) -> Verdict {
+    let store = fixture.open().await?;
+    fairly(fixture, async |attempt: Attempt| {
+        let (holder, waiters) = line(&store, &attempt.name("left"), 2).await?;
+        let [first, second] = waiters.as_slice() else {
+            bail!("two waiters were queued");
+        };
+        first.leaves().await?;
+        let watch = Stopwatch::start(fixture);
+        holder.lets_go().await?;
+        let answer = second.put(&second.queueing(KEEP)).await?;
+        fair!(
+            watch.within(CLAIM),
+            matches!(answer, Answer::Granted(_)),
+            "L3: the first waiter left, and the second got {answer:?}"
+        );
+        Ok(Pace::Fair)
+    })
+    .await?;
+    let (holder, waiter) = pair(&store, "granted").await?;
+    holder.lets_go().await?;
+    let got = waiter.gets(long()).await?;
+    waiter.leaves().await?;
+    waiter.still_holds(got.fence).await
+}
+
 /// A waiter died without a word: the next one waits for a claim more, not for a lease.
 pub async fn trap_19_dead_waiter_costs_no_more_than_a_claim(fixture: &dyn Fixture) -> Verdict {
     let store = fixture.open().await?;

@@ -163,13 +163,14 @@ impl Table {
         let Some(row) = self.rows.get_mut(&giving.name) else {
             return (Given::NotOwned, None);
         };
-        if let Claim::Owner(token) = &giving.claim {
+        if let Claim::Owner(token) | Claim::Place(token) = &giving.claim {
             row.queue.retain(|waiter| waiter.token != *token);
         }
         let live = row.lease.as_ref().filter(|held| held.expires > now);
         let ours = live.is_some_and(|held| match &giving.claim {
             Claim::Owner(token) => held.token == *token,
             Claim::Seen(fence) => held.fence == *fence,
+            Claim::Place(_) => false,
         });
         if !ours {
             return (Given::NotOwned, None);

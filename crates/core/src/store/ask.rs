@@ -90,6 +90,9 @@ pub enum Claim {
     Owner(Token),
     /// By an operator who saw this fence in a listing and breaks exactly that grant, not a later one.
     Seen(Fence),
+    /// Of no lease at all: one who waits leaves the queue. What the token has been granted meanwhile, perhaps by way of another
+    /// question, stays. Always answered with [`Given::NotOwned`](super::Given::NotOwned).
+    Place(Token),
 }
 
 /// A lease to give back.
@@ -121,6 +124,16 @@ impl Giving {
             name,
             claim: Claim::Owner(token),
             tombstone: Some(super::TOMBSTONE),
+        }
+    }
+
+    /// Who waits gives up its place, and nothing else.
+    #[must_use]
+    pub fn place(name: Name, token: Token) -> Self {
+        Self {
+            name,
+            claim: Claim::Place(token),
+            tombstone: None,
         }
     }
 }

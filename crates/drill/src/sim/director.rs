@@ -11,7 +11,7 @@ use super::daemon::Daemon;
 use super::dice::Dice;
 use super::drift::{Drift, MOST_DRIFT, Nanos, SEC};
 use super::engine::{Engine, Kind};
-use super::plan::Plan;
+use super::plan::{Plan, Route};
 use super::process::Process;
 use super::wire::{Packet, Side, Woken};
 use super::world::{Event, Host, World};
@@ -153,13 +153,24 @@ impl Director {
         let mut process = Process::start(&self.world, slot)?;
         let daemon = self.plan.daemon.as_ref();
         for (task, class) in self.plan.classes.iter().enumerate() {
-            let kept = daemon.is_some_and(|daemon| daemon.kept.get(task) == Some(&true));
-            if kept {
-                if let Some(tenant) = process.tenant(&class.name, task as u64) {
-                    process.spawn(tenant.run());
+            let route = daemon.and_then(|daemon| daemon.routes.get(task));
+            let (class, number) = (&class.name, task as u64);
+            match route.copied().unwrap_or(Route::Library) {
+                Route::Library => {
+                    if let Some(worker) = process.worker(class, number) {
+                        process.spawn(worker.run());
+                    }
                 }
-            } else if let Some(worker) = process.worker(&class.name, task as u64) {
-                process.spawn(worker.run());
+                Route::Kept => {
+                    if let Some(client) = process.kept(class, number) {
+                        process.spawn(client.run());
+                    }
+                }
+                Route::Plain => {
+                    if let Some(client) = process.plain(class, number) {
+                        process.spawn(client.run());
+                    }
+                }
             }
         }
         if let Some(place) = self.processes.get_mut(slot) {

@@ -8,6 +8,7 @@ use super::class::PROBE;
 use super::director::Director;
 use super::drift::{MS, Nanos, SEC};
 use super::engine::Service;
+use super::plan::Route;
 use super::process::Process;
 use crate::history::Entry;
 
@@ -116,10 +117,12 @@ impl Director {
         let names = self.world.lock().names.clone();
         for name in &names {
             for slot in 0..self.processes.len() {
-                self.visit(slot, name, MS);
-                self.settle(10 * SEC)?;
-                if self.plan.daemon.is_some() {
-                    self.visit_kept(slot, name, MS);
+                let routes: &[Route] = match self.plan.daemon {
+                    Some(_) => &[Route::Library, Route::Kept, Route::Plain],
+                    None => &[Route::Library],
+                };
+                for route in routes {
+                    self.visit(*route, slot, name, MS);
                     self.settle(10 * SEC)?;
                 }
             }
@@ -136,7 +139,7 @@ impl Director {
                 });
             }
             for slot in 0..self.processes.len() {
-                self.visit(slot, name, 700 * MS);
+                self.visit(Route::Library, slot, name, 700 * MS);
                 self.run_until(self.now() + 60 * MS)?;
             }
             self.settle(20 * SEC)?;
@@ -146,22 +149,27 @@ impl Director {
     }
 
     /// A process takes a name that it must get.
-    fn visit(&mut self, slot: usize, name: &Name, lasts: Nanos) {
+    fn visit(&mut self, route: Route, slot: usize, name: &Name, lasts: Nanos) {
         let Some(process) = self.processes.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
-        if let Some(worker) = process.worker(PROBE, 7) {
-            process.spawn(worker.probe(name.clone(), lasts));
-        }
-    }
-
-    /// A process has the daemon keep a name that it must get.
-    fn visit_kept(&mut self, slot: usize, name: &Name, lasts: Nanos) {
-        let Some(process) = self.processes.get_mut(slot).and_then(Option::as_mut) else {
-            return;
-        };
-        if let Some(tenant) = process.tenant(PROBE, 8) {
-            process.spawn(tenant.probe(name.clone(), lasts));
+        let name = name.clone();
+        match route {
+            Route::Library => {
+                if let Some(worker) = process.worker(PROBE, 7) {
+                    process.spawn(worker.probe(name, lasts));
+                }
+            }
+            Route::Kept => {
+                if let Some(client) = process.kept(PROBE, 8) {
+                    process.spawn(client.probe(name, lasts));
+                }
+            }
+            Route::Plain => {
+                if let Some(client) = process.plain(PROBE, 9) {
+                    process.spawn(client.probe(name, lasts));
+                }
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //! process on a runtime and a drifting clock of its own, against stores with Redis's and SQLite's semantics.
 //!
 //! Or with the real daemon in front of the store: the same clients go through the real HTTP store over a simulated network, some
-//! have the daemon keep their holds, and the daemon is paused, killed and restarted too.
+//! have the daemon keep their holds, some keep their leases with nothing but HTTP, and the daemon is paused, killed and restarted too.
 //!
 //! The seed is the history. A [`Plan`] is made from it: who takes part, under which classes, and what goes wrong (messages
 //! lost, late, repeated or refused; processes paused, killed and ended; stores that are away, full, flushed or fail over
@@ -24,6 +24,7 @@ mod healing;
 mod kept;
 mod mistake;
 mod network;
+mod plain;
 mod plan;
 mod process;
 mod shrink;
@@ -33,6 +34,7 @@ mod strike;
 mod striking;
 mod tape;
 mod target;
+mod tenant;
 mod turns;
 mod weather;
 mod wire;
@@ -44,6 +46,6 @@ pub use class::ClassPlan;
 pub use director::{Run, live};
 pub use engine::Kind;
 pub use mistake::Mistake;
-pub use plan::{DaemonPlan, Odds, Plan, World};
+pub use plan::{DaemonPlan, Odds, Plan, Route, World};
 pub use shrink::{Shrunk, shrink};
 pub use strike::{Strike, What};

@@ -60,13 +60,24 @@ pub enum World {
     Daemon,
 }
 
+/// How a task takes its locks from a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// With the library, to which the daemon is a store.
+    Library,
+    /// The daemon keeps its holds.
+    Kept,
+    /// It keeps its own leases, with nothing but HTTP.
+    Plain,
+}
+
 /// The daemon of a history.
 #[derive(Debug, Clone)]
 pub struct DaemonPlan {
     /// What happens to single messages between clients and daemon.
     pub odds: Odds,
-    /// Of each task: the daemon keeps its holds.
-    pub kept: Vec<bool>,
+    /// Of each task.
+    pub routes: Vec<Route>,
     /// How long the daemon waits for the client of a hold that it keeps, in milliseconds.
     pub heartbeat: u64,
 }
@@ -148,7 +159,12 @@ impl Plan {
             .collect();
         let longest = plan.classes.iter().map(|class| class.ttl).max().unwrap_or(0);
         plan.horizon = (longest * 3 * MS).clamp(5 * SEC, 30 * SEC);
-        let kept: Vec<_> = (0..plan.tasks).map(|_| dice.chance(450)).collect();
+        let routes = (0..plan.tasks).map(|_| match dice.below(100) {
+            0..35 => Route::Kept,
+            35..65 => Route::Plain,
+            _ => Route::Library,
+        });
+        let routes = routes.collect();
         let hosts = plan.clients + 1;
         plan.strikes = (0..1 + dice.below(8))
             .map(|_| {
@@ -190,7 +206,7 @@ impl Plan {
         plan.strikes.sort_by_key(|strike| strike.at);
         plan.daemon = Some(DaemonPlan {
             odds,
-            kept,
+            routes,
             heartbeat: dice.between(500, 4_000),
         });
         plan

@@ -18,14 +18,20 @@ use super::clock::ProcessClock;
 use super::daemon::URL;
 use super::dice::Dice;
 use super::kept::Kept;
+use super::plain::Plain;
 use super::store::SimStore;
 use super::stream::SimDial;
 use super::tape::Tap;
+use super::tenant::Tenant;
 use super::turns::Turns;
 use super::worker::Worker;
 use super::world::World;
 use crate::history::Entry;
 use crate::invariant::COUNTERS;
+
+/// What a history adds to a process's name for those of its clients that do without the library: their events and numbers
+/// are their own. Kept by the daemon, and plain.
+pub(super) const APART: [&str; 2] = ["k", "p"];
 
 /// A process.
 #[derive(Debug)]
@@ -39,8 +45,8 @@ pub(super) struct Process {
     counters: Arc<Counters>,
     attempts: Arc<AtomicU64>,
     writes: Arc<AtomicU64>,
-    /// What clients of the daemon's holds number apart: acquires, writes, events.
-    kept: [Arc<AtomicU64>; 3],
+    /// What clients without the library number apart, by their [`APART`]: acquires, writes, events.
+    apart: [[Arc<AtomicU64>; 3]; 2],
     tasks: Vec<JoinHandle<()>>,
     /// What an orderly end left undone, once it has ended.
     leaving: Option<Arc<Mutex<Option<Left>>>>,
@@ -106,7 +112,7 @@ impl Process {
             counters,
             attempts: Arc::default(),
             writes: Arc::default(),
-            kept: Default::default(),
+            apart: Default::default(),
             tasks: Vec::new(),
             leaving: None,
             daemon,
@@ -139,19 +145,30 @@ impl Process {
     }
 
     /// A task of this process that has the daemon keep its holds.
-    pub(super) fn tenant(&self, class: &str, number: u64) -> Option<Kept> {
+    pub(super) fn kept(&self, class: &str, number: u64) -> Option<Tenant<Kept>> {
+        let heartbeat = self.world.lock().plan.daemon.as_ref()?.heartbeat;
+        let heartbeat = Duration::from_millis(heartbeat);
+        self.tenant(class, number, 0, Kept { heartbeat })
+    }
+
+    /// A task of this process that keeps its own leases with nothing but HTTP.
+    pub(super) fn plain(&self, class: &str, number: u64) -> Option<Tenant<Plain>> {
+        self.tenant(class, number, 1, Plain)
+    }
+
+    fn tenant<W>(&self, class: &str, number: u64, which: usize, way: W) -> Option<Tenant<W>> {
         let mut me = self.worker(class, number)?;
-        let [attempts, writes, told] = &self.kept;
-        me.who = kept_name(&self.who).into();
+        let [attempts, writes, told] = self.apart.get(which)?;
+        me.who = format!("{}{}", self.who, APART.get(which)?).into();
         (me.attempts, me.writes) = (Arc::clone(attempts), Arc::clone(writes));
         let plan = Arc::clone(&self.world.lock().plan);
         let book = PolicyBook::from_text(&class::text(&plan.classes), "sim").ok()?;
-        Some(Kept {
+        Some(Tenant {
             class: book.class(class, Moment::ZERO).ok()?,
             daemon: Arc::clone(self.daemon.as_ref()?),
-            heartbeat: Duration::from_millis(plan.daemon.as_ref()?.heartbeat),
             told: Arc::clone(told),
             me: Arc::new(me),
+            way,
         })
     }
 
@@ -222,11 +239,6 @@ impl Process {
         self.tasks.clear();
         self.take_turn();
     }
-}
-
-/// The client of the daemon's holds in this process, as a history names it: its events and numbers are its own.
-pub(super) fn kept_name(who: &str) -> String {
-    format!("{who}k")
 }
 
 /// A client's counters, as its last word.

@@ -10,7 +10,7 @@ use super::director::Director;
 use super::drift::{MS, Nanos, SEC};
 use super::engine::Service;
 use super::mistake::Mistake;
-use super::process::kept_name;
+use super::process::APART;
 use super::strike::{OUTAGES, What};
 use super::world::{Event, Mend};
 use crate::history::Entry;
@@ -169,10 +169,12 @@ impl Director {
     fn signal(&self, client: String, signal: &str) {
         let signal = signal.to_owned();
         if self.plan.daemon.is_some() {
-            self.note(Entry::Signal {
-                client: kept_name(&client),
-                signal: signal.clone(),
-            });
+            for apart in APART {
+                self.note(Entry::Signal {
+                    client: format!("{client}{apart}"),
+                    signal: signal.clone(),
+                });
+            }
         }
         self.note(Entry::Signal { client, signal });
     }

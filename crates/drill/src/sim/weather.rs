@@ -108,9 +108,10 @@ impl State {
             self.count("network: a connection is cut after the request was forwarded");
             let after = arrives.saturating_sub(self.now) + dice.between(0, 2 * MS);
             self.cut(conn, Side::Client, after);
-            // The daemon may notice in the middle of its work, or only when it answers.
-            if dice.chance(500) {
-                self.cut(conn, Side::Daemon, after + dice.between(0, 20 * MS));
+            // The daemon may notice in the middle of its work, long after its client has asked again, or only when it answers.
+            if dice.chance(600) {
+                let most = if dice.chance(400) { 2 * SEC } else { 20 * MS };
+                self.cut(conn, Side::Daemon, after + dice.between(0, most));
             }
         } else if mute {
             self.count("network: an answer is swallowed");

@@ -26,6 +26,9 @@ pub struct Release {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 60_000))]
     pub within_ms: Option<u64>,
+    /// Only leave the queue: a lease that the token has by now stays. Not beside `tombstone_ms`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub place_only: bool,
 }
 
 /// It is free now, or the next waiter's.
@@ -34,7 +37,7 @@ pub struct Release {
 pub struct Released {
     /// What was locked.
     pub name: String,
-    /// True.
+    /// False if only a place in the queue was given up.
     pub released: bool,
 }
 

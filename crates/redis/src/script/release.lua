@@ -1,6 +1,6 @@
 -- Gives a lease back and hands it to the first live waiter.
 -- KEYS  1 lock, 2 fence counter of the lock's slot, 3 tombstone of the token, 4 waiters flag, 5 queue, 6 places
--- ARGV  1 'owner' or 'seen', 2 token or fence, 3 tombstone in ms or '', 4 claim in ms, 5 wake channel prefix
+-- ARGV  1 'owner', 'seen' or 'place' (of a waiter: no lease is touched), 2 token or fence, 3 tombstone in ms or '', 4 claim in ms, 5 wake channel prefix
 -- Gives 1 released, 0 not owned.
 local seen = redis.call('MGET', KEYS[1], KEYS[4])
 local value, waited = seen[1], seen[2]
@@ -15,8 +15,8 @@ local function done(answer)
   return answer
 end
 
-if ARGV[1] == 'owner' then
-  ours = value and string.sub(value, 1, #ARGV[2] + 1) == ARGV[2] .. '|'
+if ARGV[1] == 'owner' or ARGV[1] == 'place' then
+  ours = ARGV[1] == 'owner' and value and string.sub(value, 1, #ARGV[2] + 1) == ARGV[2] .. '|'
   if waited then
     redis.pcall('ZREM', KEYS[5], ARGV[2])
     redis.pcall('HDEL', KEYS[6], ARGV[2])

@@ -63,6 +63,8 @@ struct Over {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) id: String,
+    /// Which request for this id was granted; a secret is made from it.
+    pub(crate) attempt: String,
     pub(crate) owner: String,
     pub(crate) name: String,
     pub(crate) class: String,
@@ -307,8 +309,8 @@ impl Holds {
         self.ledger
             .ask(move |db| {
                 db.execute(
-                    "INSERT OR REPLACE INTO hold (id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                    "INSERT OR REPLACE INTO hold (id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since, attempt)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                     params![
                         row.id,
                         row.owner,
@@ -318,7 +320,8 @@ impl Holds {
                         signed(row.fence.get()),
                         row.ttl_ms.map(signed),
                         signed(row.heartbeat_ms),
-                        row.since
+                        row.since,
+                        row.attempt
                     ],
                 )
                 .map(|_| ())
@@ -331,7 +334,7 @@ impl Holds {
         self.ledger
             .ask(|db| {
                 let mut statement = db.prepare(
-                    "SELECT id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since FROM hold",
+                    "SELECT id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since, attempt FROM hold",
                 )?;
                 let rows = statement.query_map([], |row| {
                     let fence = u64::try_from(row.get::<_, i64>(5)?).ok().and_then(Fence::new);
@@ -347,6 +350,7 @@ impl Holds {
                             .and_then(|ms| u64::try_from(ms).ok()),
                         heartbeat_ms: u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0),
                         since: row.get(8)?,
+                        attempt: row.get(9)?,
                     })
                 })?;
                 rows.collect()
@@ -370,9 +374,10 @@ impl Table {
 }
 
 impl Held {
-    /// Heard of just now.
+    /// Heard of just now. What it was told before stays true: it may not hear this answer. (A lease that was taken after the
+    /// fact ends sooner than the time that its client was given without one.)
     pub(crate) fn beat(&mut self, now: Moment) {
-        self.due = now + Duration::from_millis(self.valid());
+        self.due = self.due.max(now + Duration::from_millis(self.valid()));
     }
 
     /// How long the client may go on from now.

@@ -15,3 +15,10 @@ pub(crate) use resume::resume;
 pub(crate) use routes::*;
 use wire::HoldAsk;
 pub(crate) use wire::HoldView;
+
+/// What the token of a hold is made from. Each request for it has one of its own: what the one before may have been granted
+/// is perhaps still being given back, and that must not end this one's lease.
+fn key(id: &str, attempt: &str) -> String {
+    // One that a daemon of an earlier version has begun had none.
+    format!("hold {id} {attempt}").trim_end().to_owned()
+}

@@ -65,7 +65,8 @@ async fn attempt(app: &Arc<App>, row: &Row, name: &Name) -> Result<Option<Hold>,
     let class = app.class(&row.class)?;
     let holder = Holder::new(&row.holder)?;
     let owner = Principal::new(&row.owner, []);
-    let token = app.token_of(&owner, name, &format!("hold {}", row.id), &holder, &class.name)?;
+    let key = super::key(&row.id, &row.attempt);
+    let token = app.token_of(&owner, name, &key, &holder, &class.name)?;
     let ttl = row.ttl_ms.map(Duration::from_millis);
     let request = Request::new(&class.name, name)?
         .token(token)

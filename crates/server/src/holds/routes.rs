@@ -83,7 +83,8 @@ pub(crate) async fn create(
     let lifetime = want.ttl_ms.map(ttl).transpose()?.map(leasehold::Ttl::get);
     let heartbeat = duration("heartbeat_ms", want.heartbeat_ms, 500, 3_600_000)?;
     let heartbeat = heartbeat.unwrap_or(Duration::from_millis(HEARTBEAT));
-    let token = app.token_of(&who, &name, &format!("hold {id}"), &holder, &class.name)?;
+    let attempt = format!("{:032x}", app.random.wide());
+    let token = app.token_of(&who, &name, &super::key(&id, &attempt), &holder, &class.name)?;
     let held = Held {
         hold: None,
         name: name.clone(),
@@ -91,7 +92,7 @@ pub(crate) async fn create(
         holder: holder.to_string(),
         class: class.name.to_string(),
         heartbeat,
-        due: Moment::FAR,
+        due: Moment::ZERO,
         on_failure: class.renew.on_failure,
         ttl: lifetime.unwrap_or(class.ttl.get()),
         asked: None,
@@ -127,6 +128,7 @@ pub(crate) async fn create(
     if let Ok(fence) = hold.fence() {
         let row = Row {
             id: id.clone(),
+            attempt,
             owner: who.id().to_owned(),
             name: name.to_string(),
             class: class.name.to_string(),

@@ -172,9 +172,7 @@ fn make(app: &App, who: &Principal, name: &Name, want: &Acquire) -> Result<(Toke
 
 /// One question.
 async fn once(app: &Arc<App>, asking: &Asking) -> Result<Answer, Failure> {
-    let Ok(mut leaving) = Leaving::new(app, asking).await else {
-        return Ok(Answer::Void);
-    };
+    let mut leaving = Leaving::new(app, asking);
     let answer = put(app, asking, &asking.ask, asking.within).await;
     // Whatever the store said, or did not say, the caller hears of it now.
     leaving.stay();
@@ -197,9 +195,7 @@ async fn put(app: &App, asking: &Asking, ask: &Ask, within: Duration) -> Result<
 
 /// Asks, waits and asks again, by core's own machine.
 async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Answer, Failure> {
-    let Ok(mut leaving) = Leaving::new(app, asking).await else {
-        return Ok(Answer::Void);
-    };
+    let mut leaving = Leaving::new(app, asking);
     let can_queue = app.store().capabilities().queue;
     let mut class = Class::clone(&asking.class);
     class.ttl = asking.ask.ttl;
@@ -245,6 +241,12 @@ async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Ans
         End::Held { grant, .. } => {
             leaving.stay();
             Ok(Answer::Granted(grant))
+        }
+        // Nothing is undone for a caller who can ask again, so it must know that one of its questions may still be granted.
+        End::Busy(_) if machine.ambiguous() && !asking.orphan => {
+            let said = "someone else has it, but the store did not answer an earlier question of this wait, which may still be \
+                        granted: ask again with the same id or token";
+            Err(Failure::unknown(Cause::TimedOut, said))
         }
         // The place in the queue is given up with it.
         End::Busy(busy) => {

@@ -15,7 +15,8 @@ use crate::problem::Refusal;
 /// Release a lock
 ///
 /// Frees the name, or hands it to the next waiter, if the lease is this token's. The token is refused from then on for a
-/// minute, in case a repeated acquire of it is still on its way.
+/// minute, in case a repeated acquire of it is still on its way. With `place_only` a waiter leaves the queue and nothing else
+/// changes.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/release", tag = "locks", operation_id = "releaseLock",
     params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
@@ -32,16 +33,28 @@ pub(crate) async fn release(
     Doc(want): Doc<Release>,
 ) -> Result<Doc<Released>, Refusal> {
     let token = token(&want.token)?;
-    let tombstone = duration("tombstone_ms", want.tombstone_ms, 0, 3_600_000)?.unwrap_or(TOMBSTONE);
+    let within = within(want.within_ms)?;
+    let tombstone = duration("tombstone_ms", want.tombstone_ms, 0, 3_600_000)?;
     app.waiters.forget(&token);
+    if want.place_only {
+        if tombstone.is_some() {
+            let said = "tombstone_ms: a place in the queue has none; leave it or place_only out";
+            return Err(Refusal::invalid("tombstone_ms", said));
+        }
+        let giving = Giving::place(name.clone(), token);
+        app.within(within, app.store().release(&giving, within)).await?;
+        return Ok(Doc(Released {
+            name: name.to_string(),
+            released: false,
+        }));
+    }
     // Whoever says how long the token is to be refused gives up an acquire that may never have been granted.
-    let undo = want.tombstone_ms.is_some_and(|millis| millis > 0);
+    let undo = tombstone.is_some_and(|keep| !keep.is_zero());
     let giving = Giving {
         name: name.clone(),
         claim: Claim::Owner(token.clone()),
-        tombstone: (!tombstone.is_zero()).then_some(tombstone),
+        tombstone: Some(tombstone.unwrap_or(TOMBSTONE)).filter(|keep| !keep.is_zero()),
     };
-    let within = within(want.within_ms)?;
     let given = app.within(within, app.store().release(&giving, within)).await?;
     app.kept.released(&name, &token, given, undo, app.clock.now());
     match given {

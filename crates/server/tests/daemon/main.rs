@@ -11,6 +11,7 @@ mod canary;
 mod events;
 mod holds;
 mod hostile;
+mod leaving;
 mod locks;
 mod matrix;
 mod mounts;

@@ -1,0 +1,78 @@
+//! Callers that hang up: what they asked for, and what they asked for again.
+
+use std::sync::Arc;
+
+use leasehold::clock::BootClock;
+use leasehold::leasehold_core::adapter::{Chaos, Verb};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::stage::{Daemon, Plan, eventually};
+
+/// Sends an acquire and does not read the answer.
+async fn begin(daemon: &Daemon, want: &Value) -> TcpStream {
+    let body = want.to_string();
+    let request = format!(
+        "POST /v1/locks/demo/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        daemon.address,
+        body.len()
+    );
+    let mut stream = daemon.connect().await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// A first request is held up on its way. Its caller gives it up, asks again with the same id and is granted. Then the first
+/// one arrives after all, with the end of its connection behind it: the lease stays.
+#[tokio::test]
+async fn a_late_request_takes_nothing_back_from_one_who_asked_again() {
+    let mut plan = Plan::new();
+    let chaos = Chaos::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    let daemon = plan.start().await;
+    let want = json!({"id": "mine", "wait_ms": 60_000});
+    let granted = daemon.post("/v1/locks/demo/acquire", want.clone()).await.ok();
+
+    let asked = chaos.calls(Verb::Acquire);
+    chaos.acquire().hang_next(1);
+    let late = begin(&daemon, &want).await;
+    eventually("the late request is being answered", async || {
+        chaos.calls(Verb::Acquire) > asked
+    })
+    .await;
+    drop(late);
+    eventually("the daemon noticed", async || chaos.calls(Verb::Release) > 0).await;
+
+    let renew = json!({"token": granted["token"], "fence": granted["fence"]});
+    let renewed = daemon.post("/v1/locks/demo/renew", renew).await;
+    assert_eq!(renewed.status, 200, "{renewed:?}");
+}
+
+/// One who waits and can ask again loses its place when it hangs up, as everybody does.
+#[tokio::test]
+async fn a_waiter_with_an_id_leaves_no_place_behind() {
+    let daemon = Daemon::start().await;
+    daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
+    let waits = async |number| daemon.get("/v1/locks/demo").await.ok()["waiters"] == number;
+    let waiter = begin(&daemon, &json!({"id": "mine", "wait_ms": 60_000})).await;
+    eventually("a waiter", async || waits(1).await).await;
+    drop(waiter);
+    eventually("no waiter", async || waits(0).await).await;
+}
+
+/// Leaving the queue by request changes nothing else, and goes with no tombstone.
+#[tokio::test]
+async fn a_place_is_given_up_and_a_lease_is_not() {
+    let daemon = Daemon::start().await;
+    let mine = daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
+    let place = json!({"token": mine["token"], "place_only": true});
+    let left = daemon.post("/v1/locks/demo/release", place).await.ok();
+    assert_eq!(left["released"], false);
+    let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+    daemon.post("/v1/locks/demo/renew", renew).await.ok();
+
+    let both = json!({"token": mine["token"], "place_only": true, "tombstone_ms": 1});
+    let refused = daemon.post("/v1/locks/demo/release", both).await;
+    assert_eq!((refused.status, refused.code().as_str()), (422, "invalid"));
+}
