@@ -74,6 +74,7 @@ async fn no_output_has_a_secret() {
             token: secret(),
             tombstone_ms: None,
             within_ms: None,
+            place_only: false,
         },
         leasehold::leasehold_core::Token::parse(&token).unwrap(),
         daemon.store,
