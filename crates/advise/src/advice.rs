@@ -154,17 +154,21 @@ impl Advice {
         let jitter = match wishes.jitter {
             Some(jitter) => jitter,
             // One slow answer and one pause may meet.
-            None => evidence.store.quantile(0.999)? + evidence.stalls.quantile(0.999)?,
+            None => evidence
+                .store
+                .quantile(0.999)?
+                .saturating_add(evidence.stalls.quantile(0.999)?),
         };
         let guard = wishes.guard.unwrap_or_else(|| (p99 / 10).max(LEAST_GUARD));
         let timeout = jitter.max(LEAST_TIMEOUT);
-        let covering = checked(p99 + jitter + guard)?;
+        let covering = checked(p99.saturating_add(jitter).saturating_add(guard))?;
         // ttl - (20 ms + ttl/100) - stop_grace - ttl/3 >= two time-outs and the guard. A grace that grows with the TTL makes it
         // longer, which ends: it grows by a sixth of what was added, and not beyond five seconds.
         let without = timeout * 2 + guard + Duration::from_millis(20);
         let mut renewing = Duration::ZERO;
         loop {
-            let needed = without + wishes.grace(renewing);
+            // Everything else is at most as long as the covering lease.
+            let needed = checked(wishes.grace(renewing).saturating_add(without))?;
             let longer = checked(pleasant(needed.mul_f64(1.0 / (1.0 - 1.0 / 3.0 - 0.01))))?;
             if longer <= renewing {
                 break;
@@ -314,6 +318,24 @@ mod tests {
         assert!(matches!(few, Err(NoAdvice::TooLittle(_))), "{few:?}");
         let long = Advice::from(&Evidence::of_held([secs(100_000); 400]), &Wishes::default());
         assert!(matches!(long, Err(NoAdvice::TooLong(_))), "{long:?}");
+        // However long each of them is: the sum is refused, it does not overflow.
+        let most = Some(Duration::MAX);
+        for wishes in [
+            Wishes {
+                p99: most,
+                jitter: most,
+                guard: most,
+                ..Wishes::default()
+            },
+            Wishes {
+                p99: Some(secs(1)),
+                stop_grace: most,
+                ..Wishes::default()
+            },
+        ] {
+            let long = Advice::from(&Evidence::default(), &wishes);
+            assert!(matches!(long, Err(NoAdvice::TooLong(_))), "{long:?}");
+        }
         // Known better than recorded: no records needed.
         let known = Wishes {
             p99: Some(secs(18)),
