@@ -191,6 +191,8 @@ pub fn redact(url: &str) -> String {
                 .map_or("", |(user, _)| user);
             format!("{scheme}://{user}:***@{host}")
         }
+        // A URL that lacks its slashes, or all of its scheme, is mistyped and not less secret.
+        None if mistyped(url) => return "***".to_owned(),
         _ => place.to_owned(),
     };
     if let Some(query) = query {
@@ -198,6 +200,14 @@ pub fn redact(url: &str) -> String {
         out = format!("{out}?{}", pairs.join("&"));
     }
     out
+}
+
+/// What stands before an `@` looks like a user and a password, and it is not a path.
+fn mistyped(text: &str) -> bool {
+    let path = ["sqlite:", "/", "./", "../"]
+        .iter()
+        .any(|start| text.starts_with(start));
+    !path && text.rfind('@').is_some_and(|at| text[..at].contains(':'))
 }
 
 /// Names of files with secrets may be shown; secrets may not.
@@ -280,6 +290,10 @@ mod tests {
             ("redis://u:12/hunter2@h", "redis://***"),
             ("redis://u:#hunter2@h", "redis://***"),
             ("redis://h:1?password=a&x=u:hunter2@h", "redis://***"),
+            ("redis:u:hunter2@h", "***"),
+            ("redis:/u:hunter2@h", "***"),
+            ("u:hunter2@h", "***"),
+            ("sqlite:/a:b@c", "sqlite:/a:b@c"),
         ] {
             assert_eq!(redact(url), shown);
         }
