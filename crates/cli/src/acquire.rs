@@ -37,13 +37,13 @@ pub(crate) struct AcquireArgs {
     #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Wait at most this long for the lock, e.g. 30s; as long as the class says if not given
-    #[arg(short = 'w', long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(short = 'w', long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) wait: Option<Duration>,
     /// The risk class: time to live, waiting, what the store must promise
     #[arg(long, default_value = "scheduler", add = ArgValueCompleter::new(complete::classes))]
     pub(crate) class: String,
     /// The lease's time to live instead of the class's
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) ttl: Option<Duration>,
     /// Where the token goes, in a file that only you can read; `-` prints it; in the state folder if not given
     #[arg(long, value_name = "FILE", env = VARIABLE, hide_env_values = true, value_parser = path(), add = ArgValueCompleter::new(PathCompleter::file()))]

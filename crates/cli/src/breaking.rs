@@ -47,7 +47,7 @@ pub(crate) struct BreakArgs {
     #[arg(long)]
     pub(crate) force: bool,
     /// How long to watch whether the holder renews, instead of what its class takes; 0s looks once
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) wait: Option<Duration>,
     /// Only the grant with this fence, e.g. the one you saw in a list
     #[arg(long, value_name = "N")]

@@ -42,10 +42,10 @@ pub(crate) struct ElectArgs {
     #[arg(long, default_value = "workflow-critical", add = ArgValueCompleter::new(complete::classes))]
     pub(crate) class: String,
     /// The lease's time to live instead of the class's: how long nobody leads after a leader has died
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) ttl: Option<Duration>,
     /// From TERM to KILL when the lease is lost; if neither this nor the class says, the smaller of 5s and ttl/6
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) stop_grace: Option<Duration>,
     /// Write the lock's metrics to this file, for node_exporter's textfile collector (NAME.prom)
     #[arg(long, value_name = "PATH")]

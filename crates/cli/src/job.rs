@@ -99,16 +99,16 @@ struct SubmitArgs {
     #[arg(long)]
     requires_approval: bool,
     /// It must have ended within this time
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     deadline: Option<Duration>,
     /// One attempt may take this long
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     timeout: Option<Duration>,
     /// How often it may fail
     #[arg(long, default_value_t = 3)]
     attempts: u32,
     /// The pause before the second attempt; doubles
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = crate::span::parse)]
     backoff: Duration,
     /// The command and its arguments, run as they are, without a shell
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]

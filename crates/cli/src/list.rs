@@ -35,7 +35,7 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     pub(crate) watch: bool,
     /// How often, with --watch
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = leasehold::policy::duration::parse, requires = "watch")]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = crate::span::parse, requires = "watch")]
     pub(crate) every: Duration,
 }
 

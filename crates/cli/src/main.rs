@@ -42,6 +42,7 @@ mod run;
 mod say;
 mod serve;
 mod show;
+mod span;
 mod stamp;
 mod store;
 mod taking;

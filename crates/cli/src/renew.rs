@@ -39,7 +39,7 @@ pub(crate) struct RenewArgs {
     #[arg(long, value_name = "FILE", env = VARIABLE, hide_env_values = true, value_parser = path(), add = ArgValueCompleter::new(PathCompleter::file()))]
     pub(crate) token_file: Option<PathBuf>,
     /// Another time to live from now on; a lease is never shortened
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) ttl: Option<Duration>,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Form::Text)]

@@ -50,7 +50,7 @@ pub(crate) struct WatchArgs {
     #[arg(short, long, value_enum, default_value_t = Lines::Text)]
     pub(crate) output: Lines,
     /// How often the store is looked at
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = crate::span::parse)]
     pub(crate) every: Duration,
     /// Only changes of this kind
     #[arg(long, value_enum, value_name = "KIND")]
@@ -62,10 +62,10 @@ pub(crate) struct WatchArgs {
     #[arg(long, conflicts_with_all = ["only", "all", "every"])]
     pub(crate) events: bool,
     /// End after this many changes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     /// End after this time
-    #[arg(long = "for", value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) lasting: Option<Duration>,
 }
 

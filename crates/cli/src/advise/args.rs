@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use leasehold::policy::duration;
 
 /// `leasehold advise`.
 #[derive(Debug, Args)]
@@ -35,20 +34,20 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) kind: Option<Kind>,
     /// The 99th percentile of held time, if it is known better than from records
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) p99: Option<Duration>,
     /// The budget for network, store tail and pauses, instead of the recorded one
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) jitter: Option<Duration>,
     /// What is added on top; a tenth of the p99 if not given
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) guard: Option<Duration>,
     /// How long work is given to stop before its lease ends, if not what the class says; if that is 0s too, what `run` takes: the
     /// smaller of 5s and a sixth of the TTL
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) stop_grace: Option<Duration>,
     /// The takeover target: from a holder's crash to the next owner, at most
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) slo: Option<Duration>,
     /// How many locks are held at once, for the renewal traffic
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
@@ -92,7 +91,7 @@ pub(crate) enum Form {
 
 fn what_if(text: &str) -> Result<Duration, String> {
     match text.split_once('=') {
-        Some(("ttl", value)) => duration::parse(value).map_err(|why| format!("ttl {why}")),
+        Some(("ttl", value)) => crate::span::parse(value).map_err(|why| format!("ttl {why}")),
         _ => Err("only a TTL can be tried; write ttl=12s".into()),
     }
 }

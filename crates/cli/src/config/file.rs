@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use leasehold::policy::{SETTINGS, duration, nearest};
+use leasehold::policy::{SETTINGS, nearest};
 use leasehold::{Holder, StoreUrl};
 use toml::de::{DeTable, DeValue};
 
@@ -141,7 +141,7 @@ fn take(
         "policies" => settings.policies = Some(Valued::new(beside(path, &text), at)),
         "holder" => settings.holder = Some(Valued::new(text, at)),
         "timeout" => {
-            let timeout = duration::parse(&text)?;
+            let timeout = crate::span::parse(&text)?;
             settings.timeout = Some(Valued::new(timeout, at));
         }
         // The list of known keys is longer than this match only if someone forgot one.

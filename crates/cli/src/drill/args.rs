@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use leasehold::policy::duration;
 use leasehold_drill::fleet::StoreKind;
 use leasehold_drill::scenario::Options;
 
@@ -95,7 +94,7 @@ impl From<Sizes> for Options {
 
 /// Shorter than a TTL shows nothing.
 fn outage(text: &str) -> Result<Duration, String> {
-    let span = duration::parse(text)?;
+    let span = crate::span::parse(text)?;
     if Options::OUTAGES.contains(&span) {
         return Ok(span);
     }
@@ -148,7 +147,7 @@ pub(crate) struct FaultsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SoakArgs {
     /// For how long
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, default_value = "5m")]
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::span::parse, default_value = "5m")]
     pub(crate) lasts: Duration,
     /// How often something is broken, from 1s to 10m
     #[arg(long, value_name = "DURATION", value_parser = every, default_value = "5s")]
@@ -179,7 +178,7 @@ fn window(text: &str) -> Result<Duration, String> {
 }
 
 fn within(text: &str, least: u64, most: u64, words: &str) -> Result<Duration, String> {
-    let span = duration::parse(text)?;
+    let span = crate::span::parse(text)?;
     if (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&span) {
         return Ok(span);
     }
@@ -213,8 +212,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub(crate) from: u64,
     /// On so many threads instead of one for each core
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) threads: Option<usize>,
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
     /// Live each history twice and compare them to the last byte
     #[arg(long)]
     pub(crate) replay: bool,

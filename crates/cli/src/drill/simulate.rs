@@ -35,9 +35,10 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
     let what = Campaign {
         from: args.from,
         seeds: args.seeds,
-        threads: args
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        threads: args.threads.map_or_else(
+            || std::thread::available_parallelism().map_or(1, usize::from),
+            usize::from,
+        ),
         mistake,
         world,
     };

@@ -34,34 +34,34 @@ pub(crate) struct ReplicaArgs {
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
     /// How often the repair loops tick; a crashed replica's jobs are taken over within the class's TTL and one poll
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = crate::span::parse)]
     poll: Duration,
     /// How many jobs it works on at once
-    #[arg(long, default_value_t = 16)]
-    slots: usize,
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    slots: u16,
     /// How long what is under way may take when it is told to stop
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::span::parse)]
     drain: Duration,
     /// When a message whose reader died is delivered again
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::span::parse)]
     visible: Duration,
     /// Resubmit a PENDING job after this time; shorter than every time-out
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::span::parse)]
     replay_age: Duration,
     /// Look at a run that has not moved for this long
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::span::parse)]
     run_age: Duration,
     /// A job may be SCHEDULED for this long
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::span::parse)]
     scheduled_timeout: Duration,
     /// A job may be DISPATCHED for this long
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = crate::span::parse)]
     dispatched_timeout: Duration,
     /// A job may be RUNNING for this long, unless it says otherwise
-    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = crate::span::parse)]
     running_timeout: Duration,
     /// How long ended jobs and runs are kept
-    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = crate::span::parse)]
     keep: Duration,
     /// Serve the replica's numbers for Prometheus at /metrics, and /healthz, on this address of this machine (port 0: any)
     #[arg(long, value_name = "ADDRESS", env = "LEASEHOLD_METRICS_LISTEN")]
@@ -72,11 +72,11 @@ pub(crate) struct ReplicaArgs {
 }
 
 impl ReplicaArgs {
-    fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         Settings {
             poll: self.poll,
             mail_poll: Settings::default().mail_poll.min(self.poll),
-            slots: self.slots,
+            slots: self.slots.into(),
             visible: self.visible,
             replay_age: self.replay_age,
             run_age: self.run_age,

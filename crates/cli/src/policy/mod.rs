@@ -62,7 +62,7 @@ Examples:
         /// Its value, as a policy file would have it
         value: String,
         /// For how long
-        #[arg(long = "for", value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+        #[arg(long = "for", value_name = "DURATION", value_parser = crate::span::parse)]
         lasting: Duration,
         /// Why: goes into the record
         #[arg(long, value_name = "TEXT")]

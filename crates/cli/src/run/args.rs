@@ -20,7 +20,7 @@ pub(crate) struct RunArgs {
     #[arg(short = 'n', long = "nonblock", visible_alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Wait at most this long for the lock, e.g. 30s; as long as the class says if not given
-    #[arg(short = 'w', long, visible_alias = "timeout", value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(short = 'w', long, visible_alias = "timeout", value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) wait: Option<Duration>,
     /// A shared lock (no store supports it yet)
     #[arg(short = 's', long)]
@@ -35,10 +35,10 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value = "scheduler", add = ArgValueCompleter::new(complete::classes))]
     pub(crate) class: String,
     /// The lease's time to live instead of the class's
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) ttl: Option<Duration>,
     /// From TERM to KILL when the lease is lost; if neither this nor the class says, the smaller of 5s and ttl/6
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) stop_grace: Option<Duration>,
     /// Write the lock's metrics to this file, for node_exporter's textfile collector (NAME.prom)
     #[arg(long, value_name = "PATH")]

@@ -54,10 +54,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) plaintext: bool,
     /// The longest that a request waits for a busy name, whatever it asks for
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::span::parse)]
     pub(crate) longest_wait: Duration,
     /// How long requests and holds may finish once the daemon is told to stop
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::span::parse)]
     pub(crate) drain: Duration,
 }
 
@@ -83,7 +83,7 @@ Examples:
         #[arg(long = "grant", value_name = "ROLE:SCOPE", required = true)]
         grants: Vec<Grant>,
         /// How long it is good for, e.g. 2160h; for ever if not given
-        #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+        #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
         expires: Option<Duration>,
         /// The tokens file to add it to; made, readable by its owner only, if it is not there
         #[arg(long, value_name = "FILE")]

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use leasehold::clock::{BootClock, Clock};
@@ -23,9 +24,8 @@ pub(crate) fn main(args: TokenArgs) -> anyhow::Result<bool> {
     } = args.command;
     let shown = file.display();
     let expires = expires
-        .map(|lasting| jiff::Timestamp::try_from(BootClock.wall() + lasting))
-        .transpose()
-        .context("--expires lies too far ahead")?;
+        .map(|lasting| expiry(BootClock.wall(), lasting))
+        .transpose()?;
     if file.exists() {
         // A file that cannot be used is not made worse.
         Tokens::open(&file, BootClock::shared())?;
@@ -54,4 +54,25 @@ pub(crate) fn main(args: TokenArgs) -> anyhow::Result<bool> {
         "{id} is in {shown} now; its token is shown this once only"
     ));
     Ok(true)
+}
+
+/// When a token that is good for so long ends to be.
+fn expiry(now: SystemTime, lasting: Duration) -> anyhow::Result<jiff::Timestamp> {
+    const FAR: &str = "--expires lies too far ahead";
+    jiff::Timestamp::try_from(now.checked_add(lasting).context(FAR)?).context(FAR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_no_calendar_has_is_refused() {
+        let in_a_century = expiry(SystemTime::UNIX_EPOCH, crate::span::LONGEST).unwrap();
+        assert!(in_a_century.to_string().starts_with("2069-12-"), "{in_a_century}");
+        for lasting in [Duration::from_secs(i64::MAX.unsigned_abs()), Duration::MAX] {
+            let said = expiry(SystemTime::UNIX_EPOCH, lasting).unwrap_err().to_string();
+            assert!(said.contains("--expires"), "{said}");
+        }
+    }
 }

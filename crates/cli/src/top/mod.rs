@@ -44,7 +44,7 @@ pub(crate) struct TopArgs {
     #[arg(default_value = "", add = ArgValueCompleter::new(complete::names))]
     pub(crate) prefix: String,
     /// How often the store is looked at
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = crate::span::parse)]
     pub(crate) every: Duration,
 }
 

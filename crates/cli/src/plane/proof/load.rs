@@ -38,8 +38,8 @@ impl<'a> Load<'a> {
         );
         Self {
             plane,
-            jobs: args.jobs,
-            runs: args.runs,
+            jobs: args.jobs as usize,
+            runs: args.runs as usize,
             script,
             effects: stage.effects(),
             // Long enough that there is work for the whole of it.

@@ -40,34 +40,34 @@ pub(crate) struct ProofArgs {
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Sqlite)]
     pub(crate) on: Kind,
     /// How many jobs
-    #[arg(long, default_value_t = 1000)]
-    pub(crate) jobs: usize,
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub(crate) jobs: u32,
     /// How many workflow runs, each with parallel steps, a delay and an approval
-    #[arg(long, default_value_t = 100)]
-    pub(crate) runs: usize,
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub(crate) runs: u32,
     /// How many replicas
-    #[arg(long, default_value_t = 3)]
-    pub(crate) replicas: usize,
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) replicas: u16,
     /// The leases' time to live
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = crate::span::parse)]
     pub(crate) ttl: Duration,
     /// How often the loops tick
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = crate::span::parse)]
     pub(crate) poll: Duration,
     /// How long one job works
-    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = crate::span::parse)]
     pub(crate) work: Duration,
     /// What is done to the replicas in turn
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Fault::Kill, Fault::Stop, Fault::Term])]
     pub(crate) faults: Vec<Fault>,
     /// The lock store is down for this long, once: locks on Redis, jobs on SQLite
-    #[arg(long, value_name = "DURATION", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) outage: Option<Duration>,
     /// What a busy machine may add to a takeover before it counts as late
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = crate::span::parse)]
     pub(crate) slack: Duration,
     /// Everything must have ended by then
-    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = leasehold::policy::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = crate::span::parse)]
     pub(crate) within: Duration,
     /// Leave the stores and the replicas' logs in this folder
     #[arg(long, value_name = "FOLDER")]
@@ -77,7 +77,7 @@ pub(crate) struct ProofArgs {
 impl ProofArgs {
     /// A replica's jobs are taken over within this time: its leases run out, and the next tick finds them. The loop that
     /// ticks may have been its own, and then its lease runs out first.
-    fn bound(&self) -> Duration {
+    pub(crate) fn bound(&self) -> Duration {
         self.ttl.max(self.poll * 3) + self.poll
     }
 }
