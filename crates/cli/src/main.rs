@@ -50,9 +50,11 @@ mod textfile;
 mod ticket;
 mod top;
 mod trace;
+mod usage;
 mod watch;
 mod workflow;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
@@ -73,9 +75,10 @@ fn main() -> ExitCode {
         _ => {}
     }
     complete::answer();
-    let cli = match parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let cli = match parse(&words) {
         Ok(cli) => cli,
-        Err(error) => return exit::of_usage(&error),
+        Err(error) => return exit::of_usage(error, &words),
     };
     log::start(&cli.command);
     let place = &cli.place;
@@ -109,9 +112,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was typed, with where the store and the policies were named.
-fn parse() -> Result<Cli, clap::Error> {
-    let matches = Cli::command().try_get_matches()?;
+/// What was typed, our own name first, with where the store and the policies were named.
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = Cli::command().try_get_matches_from(words)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     let by_env = |id: &str| matches.value_source(id) == Some(ValueSource::EnvVariable);
     cli.place.store_by_env = by_env("store");
