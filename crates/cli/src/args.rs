@@ -1,5 +1,8 @@
 //! What people type. Each verb's own words stand with the verb.
 
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -45,7 +48,7 @@ pub(crate) struct Place {
         hide_env_values = true,
         help_heading = "Where"
     )]
-    pub(crate) store: Option<String>,
+    pub(crate) store: Option<Discreet<String>>,
     /// The classes, as this file changes and adds to the built-in ones; ./leasehold.toml if it is there
     #[arg(
         long,
@@ -68,6 +71,35 @@ pub(crate) struct Place {
     /// So were the policies.
     #[arg(skip)]
     pub(crate) policies_by_env: bool,
+}
+
+/// What was typed where a URL may stand. A password can be in it, which is not shown to whoever looks at the whole.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Discreet<T>(T);
+
+impl<T> Deref for Discreet<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: AsRef<OsStr>> fmt::Debug for Discreet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", leasehold::redact(&self.0.as_ref().to_string_lossy()))
+    }
+}
+
+impl From<String> for Discreet<String> {
+    fn from(typed: String) -> Self {
+        Self(typed)
+    }
+}
+
+impl From<OsString> for Discreet<PathBuf> {
+    fn from(typed: OsString) -> Self {
+        Self(typed.into())
+    }
 }
 
 /// Reads a path, which may be empty.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::args::Discreet;
+
 /// `leasehold advise`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -29,7 +31,7 @@ pub(crate) struct AdviseArgs {
     /// Recorded data: a running daemon at http://HOST:PORT, or a file of durations, of its history, or of text from /metrics; - for
     /// standard input
     #[arg(long, value_name = "FILE|URL")]
-    pub(crate) from: Option<PathBuf>,
+    pub(crate) from: Option<Discreet<PathBuf>>,
     /// What is in it, if it cannot be told from its first line
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) kind: Option<Kind>,

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use leasehold::clock::{BootClock, Clock};
+use leasehold::policy::Class;
 use leasehold_advise::{Advice, Evidence, Forecast, Lever, Plan, Wishes, change, plot, source};
 
 pub(crate) use self::args::AdviseArgs;
@@ -36,35 +37,7 @@ pub(crate) fn main(place: &Place, args: &AdviseArgs) -> anyhow::Result<bool> {
         },
         None => Evidence::default(),
     };
-    let wishes = Wishes {
-        p99: args.p99,
-        jitter: args.jitter,
-        guard: args.guard,
-        stop_grace: args
-            .stop_grace
-            .or(Some(class.stop_grace).filter(|grace| !grace.is_zero())),
-        lock_delay: class.release.lock_delay,
-        takeover_slo: args.slo,
-        current: Some(class.ttl.get()),
-    };
-    let advice = Advice::from(&evidence, &wishes)?;
-    let mut shown = vec![(
-        "in force".to_owned(),
-        Plan::of(class.ttl.get(), class.renew.timeout, &wishes),
-    )];
-    shown.push(("advised, covering".into(), advice.covering));
-    shown.push(("advised, renewing".into(), advice.renewing));
-    for ttl in &args.what_if {
-        leasehold::Ttl::new(*ttl).context("--what-if")?;
-        shown.push((
-            "what if".into(),
-            Plan::of(*ttl, advice.recommended().timeout, &wishes),
-        ));
-    }
-    let forecasts: Vec<_> = shown
-        .into_iter()
-        .map(|(name, plan)| (name, Forecast::of(plan, &evidence, args.holds)))
-        .collect();
+    let (advice, forecasts) = sums(args, &class, &evidence)?;
     let marks = marks(&advice, class.ttl.get());
     let title = format!("How long {} locks were held", args.class);
     if let Some(path) = &args.svg {
@@ -111,6 +84,44 @@ pub(crate) fn main(place: &Place, args: &AdviseArgs) -> anyhow::Result<bool> {
     Ok(advice.slo.is_none_or(|slo| slo.lever != Lever::FastFail))
 }
 
+/// The plan that is advised, and what it, the one in force and those asked about would have done.
+pub(crate) fn sums(
+    args: &AdviseArgs,
+    class: &Class,
+    evidence: &Evidence,
+) -> anyhow::Result<(Advice, Vec<(String, Forecast)>)> {
+    let wishes = Wishes {
+        p99: args.p99,
+        jitter: args.jitter,
+        guard: args.guard,
+        stop_grace: args
+            .stop_grace
+            .or(Some(class.stop_grace).filter(|grace| !grace.is_zero())),
+        lock_delay: class.release.lock_delay,
+        takeover_slo: args.slo,
+        current: Some(class.ttl.get()),
+    };
+    let advice = Advice::from(evidence, &wishes)?;
+    let mut shown = vec![(
+        "in force".to_owned(),
+        Plan::of(class.ttl.get(), class.renew.timeout, &wishes),
+    )];
+    shown.push(("advised, covering".into(), advice.covering));
+    shown.push(("advised, renewing".into(), advice.renewing));
+    for ttl in &args.what_if {
+        leasehold::Ttl::new(*ttl).context("--what-if")?;
+        shown.push((
+            "what if".into(),
+            Plan::of(*ttl, advice.recommended().timeout, &wishes),
+        ));
+    }
+    let forecasts: Vec<_> = shown
+        .into_iter()
+        .map(|(name, plan)| (name, Forecast::of(plan, evidence, args.holds)))
+        .collect();
+    Ok((advice, forecasts))
+}
+
 fn marks(advice: &Advice, current: std::time::Duration) -> Vec<plot::Mark> {
     [
         (advice.p99, "p99"),
@@ -126,13 +137,15 @@ fn marks(advice: &Advice, current: std::time::Duration) -> Vec<plot::Mark> {
 }
 
 fn read(path: &Path, kind: Option<Kind>, class: &str) -> anyhow::Result<Evidence> {
+    // Where a URL may stand, one with a password in it may too.
+    let shown = leasehold::redact(&path.display().to_string());
     let mut text = String::new();
     if path.as_os_str() == "-" {
         std::io::stdin()
             .read_to_string(&mut text)
             .context("cannot read standard input")?;
     } else {
-        text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     }
     let kind = kind.unwrap_or_else(|| guess(&text));
     let read = match kind {
@@ -140,11 +153,10 @@ fn read(path: &Path, kind: Option<Kind>, class: &str) -> anyhow::Result<Evidence
         Kind::Metrics => source::prometheus(&text, class),
         Kind::History => source::history(&text, class),
     };
-    let evidence = read.with_context(|| format!("{}", path.display()))?;
+    let evidence = read.with_context(|| shown.clone())?;
     if evidence.held.is_empty() && kind != Kind::Durations {
         bail!(
-            "{}: nothing is recorded about class {class}\nname the class that was recorded, or record it first",
-            path.display()
+            "{shown}: nothing is recorded about class {class}\nname the class that was recorded, or record it first"
         );
     }
     Ok(evidence)

@@ -161,16 +161,16 @@ fn typed(place: &Place) -> Settings {
             "command line".into()
         }
     };
-    let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let text = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
     Settings {
-        store: text(&place.store)
+        store: text(place.store.as_deref())
             .map(|store| Valued::new(store, from(place.store_by_env, "LEASEHOLD_STORE"))),
         policies: place
             .policies
             .clone()
             .filter(|path| !path.as_os_str().is_empty())
             .map(|path| Valued::new(path, from(place.policies_by_env, "LEASEHOLD_POLICIES"))),
-        holder: text(&place.holder).map(|holder| Valued::new(holder, "command line")),
+        holder: text(place.holder.as_ref()).map(|holder| Valued::new(holder, "command line")),
         timeout: None,
         audit_file: None,
     }
@@ -239,7 +239,7 @@ mod tests {
         );
         assert_eq!(config.holder.unwrap().value, "user");
         let config = load(&Place {
-            store: Some("redis://h".into()),
+            store: Some("redis://h".to_owned().into()),
             store_by_env: true,
             ..Place::default()
         });

@@ -19,17 +19,17 @@ use leasehold_plane::work::{Works, exec::Exec};
 use leasehold_plane::{Plane, Replica, Settings};
 use leasehold_server::{Numbers, Opened};
 
-use crate::args::Place;
+use crate::args::{Discreet, Place};
 
 /// `leasehold plane`.
 #[derive(Debug, Args)]
 pub(crate) struct PlaneArgs {
     #[command(subcommand)]
-    command: PlaneCommand,
+    pub(crate) command: PlaneCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum PlaneCommand {
+pub(crate) enum PlaneCommand {
     /// Run one replica: scheduler, workflow engine and repair loops; any number run side by side
     Replica(replica::ReplicaArgs),
 }
@@ -52,13 +52,14 @@ pub(crate) struct PlaneStoreArg {
         env = "LEASEHOLD_PLANE_STORE",
         hide_env_values = true
     )]
-    pub(crate) plane_store: Option<String>,
+    pub(crate) plane_store: Option<Discreet<String>>,
 }
 
 impl PlaneStoreArg {
     /// Where it was said to be kept.
     fn named(&self) -> Option<&str> {
-        self.plane_store.as_deref().filter(|url| !url.is_empty())
+        let named = self.plane_store.as_ref().map(|url| url.as_str());
+        named.filter(|url| !url.is_empty())
     }
 
     /// Where the plane is kept, if the locks are there.
