@@ -27,11 +27,11 @@ pub(crate) struct JobArgs {
     #[command(flatten)]
     plane: PlaneStoreArg,
     #[command(subcommand)]
-    command: JobCommand,
+    pub(crate) command: JobCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum JobCommand {
+pub(crate) enum JobCommand {
     /// Submit a job and print its id
     Submit(Box<SubmitArgs>),
     /// Show one job, with what happened to it
@@ -73,7 +73,7 @@ enum JobCommand {
 }
 
 #[derive(Debug, Args)]
-struct SubmitArgs {
+pub(crate) struct SubmitArgs {
     /// Its id; made up if not given
     #[arg(long)]
     id: Option<String>,
@@ -112,11 +112,11 @@ struct SubmitArgs {
     backoff: Duration,
     /// The command and its arguments, run as they are, without a shell
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-    argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
 }
 
 impl SubmitArgs {
-    fn spec(&self) -> anyhow::Result<JobSpec> {
+    pub(crate) fn spec(&self) -> anyhow::Result<JobSpec> {
         let work = match &self.pull {
             Some(_) => Work::Pull,
             None if self.argv.first().is_none_or(String::is_empty) => bail!(

@@ -50,6 +50,9 @@ mod textfile;
 mod ticket;
 mod top;
 mod trace;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod typed;
 mod usage;
 mod watch;
 mod workflow;

@@ -12,7 +12,7 @@ mod run;
 mod simulate;
 mod soak;
 
-pub(crate) use args::DrillArgs;
+pub(crate) use args::{DrillArgs, DrillCommand};
 
 use std::io::Write;
 
@@ -20,7 +20,6 @@ use anyhow::Context;
 use leasehold_drill::scenario::ALL;
 
 use crate::args::Place;
-use args::DrillCommand;
 
 /// Does what was asked; false is a broken promise.
 pub(crate) fn main(place: &Place, command: DrillCommand) -> anyhow::Result<bool> {
