@@ -9,6 +9,7 @@
 //! | `crew` | the director's side: starts workers, signals them, and leaves none behind |
 //! | `tape` | the history as it comes in, and waiting for what is in it |
 //! | `stage` | the store under test and its faults |
+//! | `counters` | the fence counters of a Redis server of ours: none may be forgotten |
 //! | `server` | servers of our own, and copies of them |
 //! | `bound` | a server that dies with the director, even if that is killed |
 //! | `skew` | a wall clock that can be set for one process |
@@ -18,6 +19,7 @@
 
 mod bound;
 mod client;
+mod counters;
 mod crew;
 mod effort;
 mod given;

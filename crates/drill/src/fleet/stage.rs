@@ -347,22 +347,9 @@ impl Stage {
         Session::open(&self.direct).await
     }
 
-    /// How many fence counters of our own server would expire by themselves, which none may; `None` for other stores.
-    ///
-    /// # Errors
-    /// The server does not answer.
-    pub async fn mortal_counters(&self) -> Result<Option<u64>, Error> {
-        if self.server.is_none() {
-            return Ok(None);
-        }
-        let mut session = Session::open(&self.direct).await?;
-        let keys = session.command(&["KEYS", "lh1:fence:*"]).await?;
-        let keys: Vec<String> = redis::from_redis_value(keys).unwrap_or_default();
-        let mut mortal = 0;
-        for key in &keys {
-            mortal += u64::from(session.command(&["PTTL", key]).await? != redis::Value::Int(-1));
-        }
-        Ok(Some(mortal))
+    /// The store itself, past the proxy.
+    pub(super) fn store(&self) -> &SharedStore {
+        &self.store
     }
 
     /// The live leases of this run, seen past the proxy.

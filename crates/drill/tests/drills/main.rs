@@ -1,6 +1,11 @@
 //! A bounded slice of the drills for every change: real processes on a real SQLite file and a real Redis, and the control
 //! run that proves the checker's eyes. `cargo test -p leasehold-drill --test drills -- --ignored` runs all of them.
 
+// clippy's leave for tests covers test functions only, not what they share.
+#![allow(clippy::unwrap_used)]
+
+mod counters;
+
 use leasehold_drill::fleet::{Program, StoreKind};
 use leasehold_drill::scenario::{ALL, Options, Outcome, Verdict, find, run};
 
@@ -8,10 +13,13 @@ async fn drill(name: &str, store: StoreKind) -> Verdict {
     sized(name, store, Options::default()).await
 }
 
+fn program() -> Program {
+    Program::bare(env!("CARGO_BIN_EXE_leasehold-drill-worker"))
+}
+
 async fn sized(name: &str, store: StoreKind, options: Options) -> Verdict {
-    let program = Program::bare(env!("CARGO_BIN_EXE_leasehold-drill-worker"));
     let scenario = find(name).unwrap_or_else(|| panic!("there is no drill {name}"));
-    let verdict = run(scenario, store, None, &program, options).await;
+    let verdict = run(scenario, store, None, &program(), options).await;
     verdict.unwrap_or_else(|error| panic!("{name} on {store:?} could not be run: {error}"))
 }
 
