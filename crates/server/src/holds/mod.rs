@@ -7,6 +7,8 @@ mod book;
 mod keep;
 mod resume;
 mod routes;
+#[cfg(test)]
+mod told_time;
 mod wire;
 
 pub(crate) use book::Holds;

@@ -1,5 +1,8 @@
 //! Holds that the daemon keeps.
 
+use std::time::Duration;
+
+use leasehold::clock::{BootClock, Clock};
 use serde_json::json;
 
 use crate::stage::{Daemon, eventually};
@@ -57,12 +60,18 @@ async fn begin_look_heartbeat_end() {
 async fn a_client_that_is_gone() {
     let daemon = Daemon::start().await;
     let ask = |class: &str| json!({"id": class, "name": format!("job:{class}"), "class": class, "heartbeat_ms": 500});
-    daemon.post("/v1/holds", ask("scheduler")).await.ok();
     daemon.post("/v1/holds", ask("workflow")).await.ok();
+    let sent = BootClock.now();
+    let begun = daemon.post("/v1/holds", ask("scheduler")).await.ok();
     eventually("the hold to end", async || {
         daemon.get("/v1/locks/job:scheduler").await.ok()["held"] == false
     })
     .await;
+    let (kept, told) = (BootClock.now().since(sent), begun["valid_ms"].as_u64().unwrap());
+    assert!(
+        kept >= Duration::from_millis(told),
+        "given up after {kept:?}, told {told} ms"
+    );
     let over = daemon
         .call("POST", "/v1/holds/scheduler/heartbeat", None, None)
         .await;
@@ -81,6 +90,24 @@ async fn a_client_that_is_gone() {
         past["holds"][0]["ended"] == "client_gone"
     })
     .await;
+}
+
+/// The daemon cannot promise a silence that the lease may not outlast, should the store stop answering.
+#[tokio::test]
+async fn a_client_is_told_no_more_than_its_lease_has_left() {
+    let daemon = Daemon::start().await;
+    let ask = json!({"id": "h", "name": "job:1", "ttl_ms": 20_000, "heartbeat_ms": 60_000});
+    for (method, path, body) in [
+        ("POST", "/v1/holds", Some(&ask)),
+        ("POST", "/v1/holds/h/heartbeat", None),
+        ("GET", "/v1/holds/h", None),
+        // The same question again.
+        ("POST", "/v1/holds", Some(&ask)),
+    ] {
+        let told = daemon.call(method, path, None, body.cloned()).await.ok();
+        let valid = told["valid_ms"].as_u64().unwrap();
+        assert!((1..=20_000).contains(&valid), "{method} {path}: {told}");
+    }
 }
 
 #[tokio::test]
