@@ -72,7 +72,7 @@ impl Bed {
             holder: OWNER.into(),
             class: CLASS.into(),
             heartbeat,
-            due: Moment::FAR,
+            due: Moment::ZERO,
             on_failure: OnFailure::Fence,
             ttl,
             asked: None,
