@@ -152,6 +152,14 @@ impl Holds {
         held.view(id, now)
     }
 
+    /// As if its client had been told so.
+    #[cfg(test)]
+    pub(crate) fn promise(&self, id: &str, until: Moment) {
+        if let Some(held) = self.table().held.get_mut(id) {
+            held.due = until;
+        }
+    }
+
     /// Puts a hold of the last life back.
     pub(crate) fn restore(&self, id: &str, held: Held) {
         self.table().held.insert(id.to_owned(), held);

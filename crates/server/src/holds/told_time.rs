@@ -182,3 +182,25 @@ proptest! {
         runtime.block_on(history(millis(ttl), millis(heartbeat), &steps));
     }
 }
+
+/// A hold without a lease is given its heartbeat's time; the lease that it gets after the fact may end sooner. Its client may
+/// not have heard of that: it is not given up before the first time is over.
+#[tokio::test(start_paused = true)]
+async fn what_a_client_was_told_before_stays_true() {
+    let ttl = Duration::from_secs(2);
+    let bed = Bed::new(ttl, Duration::from_secs(60)).await;
+    let told = bed.clock.now() + Duration::from_secs(60);
+    bed.holds.promise(ID, told);
+    bed.holds.beat(ID, OWNER, bed.clock.now()).unwrap();
+    let mut looks = 0;
+    while bed.clock.now() < told {
+        assert!(
+            !bed.look().await,
+            "given up {:?} too early",
+            told.since(bed.clock.now())
+        );
+        bed.clock.sleep(LOOK).await;
+        looks += 1;
+    }
+    assert!(looks > 100);
+}
