@@ -53,10 +53,10 @@ type Part = Vec<OsString>;
 /// A line for some verb: what it needs, and anything else.
 pub(super) fn lines() -> impl Strategy<Value = Line> {
     select(verbs().to_vec()).prop_flat_map(|verb| {
-        let before = prop::collection::vec(part(Arc::clone(&verb), true), 0..3);
-        let after = prop::collection::vec((part(Arc::clone(&verb), false), any::<Index>()), 0..5);
+        let before = prop::collection::vec(part(Arc::clone(&verb), true), 0..2);
+        let after = prop::collection::vec((part(Arc::clone(&verb), false), any::<Index>()), 0..4);
         let rest = weighted(0.2, prop::collection::vec(any_word(&verb), 0..4));
-        // Half of them begin as lines that are right, and one in ten lacks something.
+        // They begin as lines that are right; one in ten of what they need is left out.
         let lacks = prop::collection::vec(prop::bool::weighted(0.1), verb.args.len());
         (before, needed(&verb), lacks, after, rest, spelt(&verb)).prop_map(
             move |(before, needed, lacks, after, rest, spelt)| {
