@@ -24,6 +24,7 @@ leasehold_conformance::suite! {
         "waiting::asking_again_keeps_the_place",
         "waiting::trap_17_granted_after_waiting_is_alive",
         "waiting::waiter_that_gave_up_is_forgotten",
+        "waiting::leaving_the_queue_touches_no_lease",
         "waiting::trap_19_dead_waiter_costs_no_more_than_a_claim",
         "waiting::unconfirmed_claim_runs_out",
         "waiting::waiter_entry_runs_out",

@@ -48,6 +48,7 @@ pub(crate) enum Bug {
     EntryNeverRenewed,
     EntryNeverEnds,
     WaiterNeverForgotten,
+    LeavingTheQueueReleases,
     ClaimNeverEnds,
     Deaf,
     WakesEverybody,
@@ -314,7 +315,10 @@ impl Store for Bent {
     }
 
     async fn release(&self, giving: &Giving, within: Duration) -> Result<Given, Failure> {
-        let bent = self.bend_giving(giving);
+        let mut bent = self.bend_giving(giving);
+        if let (Claim::Place(token), Bug::LeavingTheQueueReleases) = (&bent.claim, self.bug) {
+            bent.claim = Claim::Owner(token.clone());
+        }
         if let Claim::Owner(token) = &bent.claim {
             let waits = self.owner(&bent.name).as_ref() != Some(token);
             match self.bug {

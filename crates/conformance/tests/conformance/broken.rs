@@ -193,6 +193,10 @@ const NOTICED: &[(Bug, &[&str])] = &[
         ],
     ),
     (
+        Bug::LeavingTheQueueReleases,
+        &["waiting::leaving_the_queue_touches_no_lease"],
+    ),
+    (
         Bug::ClaimNeverEnds,
         &[
             "waiting::trap_19_dead_waiter_costs_no_more_than_a_claim",
