@@ -7,6 +7,7 @@ mod book;
 mod keep;
 mod resume;
 mod routes;
+mod saved;
 #[cfg(test)]
 mod told_time;
 mod wire;

@@ -7,7 +7,8 @@ use leasehold::clock::{ClockExt, Moment};
 use leasehold::leasehold_core::{Request, Resumed, Tweaks};
 use leasehold::{Error, Hold, Holder, Invalid, Name};
 
-use super::book::{Held, Row};
+use super::book::Held;
+use super::saved::Row;
 use crate::app::App;
 use crate::auth::Principal;
 use crate::problem::Refusal;

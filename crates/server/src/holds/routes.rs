@@ -13,7 +13,8 @@ use leasehold::leasehold_core::{Request, Tweaks};
 use leasehold::{Acquired, Error, Holder, Name};
 use leasehold_http::wire::{Problem, Released};
 
-use super::book::{Found, Held, Row};
+use super::book::{Found, Held};
+use super::saved::Row;
 use super::{HoldAsk, HoldView};
 use crate::app::App;
 use crate::audit::Act;

@@ -49,16 +49,21 @@ async fn a_late_request_takes_nothing_back_from_one_who_asked_again() {
     assert_eq!(renewed.status, 200, "{renewed:?}");
 }
 
-/// One who waits and can ask again loses its place when it hangs up, as everybody does.
+/// Whoever hangs up while it waits leaves no place behind, whether it could ask again or not.
 #[tokio::test]
-async fn a_waiter_with_an_id_leaves_no_place_behind() {
+async fn a_caller_that_goes_leaves_no_waiter() {
     let daemon = Daemon::start().await;
     daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
     let waits = async |number| daemon.get("/v1/locks/demo").await.ok()["waiters"] == number;
-    let waiter = begin(&daemon, &json!({"id": "mine", "wait_ms": 60_000})).await;
-    eventually("a waiter", async || waits(1).await).await;
-    drop(waiter);
-    eventually("no waiter", async || waits(0).await).await;
+    for want in [
+        json!({"wait_ms": 60_000}),
+        json!({"id": "mine", "wait_ms": 60_000}),
+    ] {
+        let waiter = begin(&daemon, &want).await;
+        eventually("a waiter", async || waits(1).await).await;
+        drop(waiter);
+        eventually("no waiter", async || waits(0).await).await;
+    }
 }
 
 /// Leaving the queue by request changes nothing else, and goes with no tombstone.

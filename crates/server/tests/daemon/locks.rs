@@ -123,31 +123,6 @@ async fn a_waiter_gets_in_when_the_holder_lets_go() {
     .await;
 }
 
-/// The caller hangs up while it waits: nothing of it stays.
-#[tokio::test]
-async fn a_caller_that_goes_leaves_no_waiter() {
-    use tokio::io::AsyncWriteExt;
-    let daemon = Daemon::start().await;
-    daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
-    let body = r#"{"wait_ms":60000}"#;
-    let request = format!(
-        "POST /v1/locks/demo/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        daemon.address,
-        body.len()
-    );
-    let mut stream = daemon.connect().await;
-    stream.write_all(request.as_bytes()).await.unwrap();
-    eventually("a waiter", async || {
-        daemon.get("/v1/locks/demo").await.ok()["waiters"] == 1
-    })
-    .await;
-    drop(stream);
-    eventually("no waiter", async || {
-        daemon.get("/v1/locks/demo").await.ok()["waiters"] == 0
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn breaking_asks_waits_refuses_and_is_recorded() {
     let daemon = Daemon::start().await;

@@ -1,0 +1,83 @@
+//! What of a hold is in the daemon's file, so that its next life can take it up.
+
+use leasehold::Fence;
+use rusqlite::params;
+
+use super::Holds;
+
+/// What must be known to take a hold up again.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    /// Which request for this id was granted; a secret is made from it.
+    pub(crate) attempt: String,
+    pub(crate) owner: String,
+    pub(crate) name: String,
+    pub(crate) class: String,
+    pub(crate) holder: String,
+    pub(crate) fence: Fence,
+    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) heartbeat_ms: u64,
+    /// Microseconds of the wall clock.
+    pub(crate) since: i64,
+}
+
+impl Holds {
+    /// Keeps what is needed to take a hold up again. In the file before the client hears of it.
+    pub(crate) async fn save(&self, row: Row) -> Result<(), String> {
+        self.ledger
+            .ask(move |db| {
+                db.execute(
+                    "INSERT OR REPLACE INTO hold (id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since, attempt)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                    params![
+                        row.id,
+                        row.owner,
+                        row.name,
+                        row.class,
+                        row.holder,
+                        signed(row.fence.get()),
+                        row.ttl_ms.map(signed),
+                        signed(row.heartbeat_ms),
+                        row.since,
+                        row.attempt
+                    ],
+                )
+                .map(|_| ())
+            })
+            .await
+    }
+
+    /// What the last life held.
+    pub(crate) async fn saved(&self) -> Result<Vec<Row>, String> {
+        self.ledger
+            .ask(|db| {
+                let mut statement = db.prepare(
+                    "SELECT id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since, attempt FROM hold",
+                )?;
+                let rows = statement.query_map([], |row| {
+                    let fence = u64::try_from(row.get::<_, i64>(5)?).ok().and_then(Fence::new);
+                    Ok(Row {
+                        id: row.get(0)?,
+                        owner: row.get(1)?,
+                        name: row.get(2)?,
+                        class: row.get(3)?,
+                        holder: row.get(4)?,
+                        fence: fence.unwrap_or(Fence::MIN),
+                        ttl_ms: row
+                            .get::<_, Option<i64>>(6)?
+                            .and_then(|ms| u64::try_from(ms).ok()),
+                        heartbeat_ms: u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0),
+                        since: row.get(8)?,
+                        attempt: row.get(9)?,
+                    })
+                })?;
+                rows.collect()
+            })
+            .await
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
