@@ -50,8 +50,10 @@ test('a lock appears, its bar shrinks, and is full again when it is renewed', as
     return refills >= 2;
   });
   // And the number beside it is what the store says, within a second and a half.
+  // (A renewal may lie between the two looks, and an answer that was slow leaves open when it was true.)
   const shown = Number.parseFloat(await row.locator('.left').innerText());
-  assert.ok(shown <= 3.1, `${shown}`);
+  const { remaining_ms: left } = await stage.must('GET', '/v1/locks/job:bar');
+  assert.ok(Math.abs(shown - left / 1000) < 1.5, `${shown} s are shown, ${left} ms are left`);
   assert.deepEqual(page.faults, []);
   await page.context().close();
 });
