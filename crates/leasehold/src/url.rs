@@ -174,7 +174,8 @@ pub fn redact(url: &str) -> String {
     let mut out = match url.split_once("://") {
         // Not a scheme, so nobody can say what it is.
         Some((scheme, rest))
-            if rest.contains('@') && !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) =>
+            if (rest.contains('@') || mistyped(url))
+                && !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) =>
         {
             return "***".to_owned();
         }
@@ -287,6 +288,7 @@ mod tests {
             ("sqlite:/a@b", "sqlite:/a@b"),
             ("redis://u:hun?ter2@h", "redis://***"),
             ("h?password=hunter2&x://u:x@h", "***"),
+            ("u:hunter2@h?next=redis://3", "***"),
             ("redis://u:12/hunter2@h", "redis://***"),
             ("redis://u:#hunter2@h", "redis://***"),
             ("redis://h:1?password=a&x=u:hunter2@h", "redis://***"),

@@ -57,6 +57,8 @@ impl RedisOptions {
     /// # Errors
     /// Says which part cannot be used and what to write instead. Never repeats a password.
     pub fn parse(url: &str) -> Result<Self, Failure> {
+        // An empty one is none to the parser; but then the password may begin with an `@`, and what follows is taken for the host.
+        let with_password = has_password(url);
         // The parser's own message never repeats its input.
         let url = Url::parse(url).map_err(|err| refuse(format!("not a URL: {err}")))?;
         let tls = match url.scheme() {
@@ -68,10 +70,16 @@ impl RedisOptions {
                 )));
             }
         };
-        if url.password().is_some() {
+        if with_password || url.password().is_some() {
             return Err(refuse(
                 "the URL contains a password, which process lists and logs would show; put it into a file that only \
                  you can read and write ?password_file=/path instead",
+            ));
+        }
+        // It would end the host, and what stands before it could be a piece of a password: nothing of it is shown.
+        if url.fragment().is_some() {
+            return Err(refuse(
+                "the URL contains a #, which has no meaning here; write %23 for it",
             ));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
@@ -239,6 +247,14 @@ fn check_private(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a password, even an empty one, stands before the host.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let userinfo = authority.split_once('@').map_or("", |(userinfo, _)| userinfo);
+    userinfo.contains(':')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,6 +283,8 @@ mod tests {
             "redis://u:hunter2@h",
             "redis://:hunter2@h/",
             "redis://h?password=hunter2",
+            "redis://u:@hunter2#x@h",
+            "redis://u:@hunter2?prefix=@h:",
         ] {
             let said = said(url);
             assert!(
