@@ -16,5 +16,6 @@ mod writer;
 pub use reader::{Damage, History, MOST_LINE, MOST_RECORDS, read};
 pub use record::{Answer, Entry, Record, Transition, Wrote};
 pub use tap::Tap;
+#[cfg(feature = "drills")]
 pub(crate) use tap::transition;
 pub use writer::{Pen, Sink};

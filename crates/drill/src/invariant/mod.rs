@@ -20,6 +20,7 @@ mod l4;
 mod l5;
 mod l6;
 
+#[cfg(feature = "drills")]
 pub(crate) use i10::COUNTERS;
 
 use crate::oracle::{Case, Finding};
