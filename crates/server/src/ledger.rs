@@ -234,3 +234,28 @@ impl fmt::Debug for Ledger {
         f.debug_struct("Ledger").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A daemon of this version finds the file of an earlier one, with a hold in it.
+    #[test]
+    fn a_file_of_an_earlier_version_is_taken_over() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(
+            "CREATE TABLE hold (id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, class TEXT NOT NULL,
+               holder TEXT NOT NULL, fence INTEGER NOT NULL, ttl_ms INTEGER, heartbeat_ms INTEGER NOT NULL,
+               since INTEGER NOT NULL);
+             INSERT INTO hold VALUES ('h1', 'o', 'job:1', 'scheduler', 'w', 7, NULL, 500, 1);",
+        )
+        .unwrap();
+        // Twice: it is also a file of this version then.
+        prepare_tables(&db).unwrap();
+        prepare_tables(&db).unwrap();
+        let known = db.query_row("SELECT fence, attempt FROM hold", [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        });
+        assert_eq!(known.unwrap(), (7, String::new()));
+    }
+}
