@@ -62,7 +62,7 @@ impl Way for Kept {
             key: id.to_owned(),
             name: name.clone(),
             fence: view.fence,
-            proven: view.standing == "proven",
+            proven: proven(client, &view),
             deadline: sent + Duration::from_millis(view.valid_ms),
         };
         Told::Yes(if local { Answer::LocalOnly } else { Answer::Held }, held)
@@ -89,7 +89,7 @@ impl Way for Kept {
                     return Err(Lost);
                 }
                 held.fence = view.fence;
-                held.proven = view.standing == "proven";
+                held.proven = proven(client, &view);
                 // The newest answer counts: a lease may end sooner than what it was given without one.
                 held.deadline = sent + Duration::from_millis(view.valid_ms);
                 let event = if healed { "healed" } else { "renewed" };
@@ -109,6 +109,11 @@ impl Way for Kept {
             _ => None,
         }
     }
+}
+
+/// Alone for the whole time that it was given? In a class that continues that time may be longer than the lease.
+fn proven(client: &Tenant<Kept>, view: &View) -> bool {
+    view.standing == "proven" && !Kept::continues(client)
 }
 
 async fn end(client: &Tenant<Kept>, id: &str) -> Option<Asked<Value>> {
