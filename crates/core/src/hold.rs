@@ -201,6 +201,20 @@ impl Hold {
         }
     }
 
+    /// How long nobody else can be granted the name: what is left of the confirmed lease, and zero if there is none that can
+    /// be proven. Shorter than [`remaining`](Self::remaining) only where the class lets work go on without proof.
+    #[must_use]
+    pub fn proven_for(&self) -> Duration {
+        let now = self.clock.now();
+        match self.shared.judge(now) {
+            Standing::Proven => {
+                let view = self.shared.lock();
+                view.proven_until.min(view.deadline).since(now)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Code that wants `name` locked and gets this hold passed is covered by it, if it is the same name and still good.
     /// Locks are not reentrant: this is how to call such code while holding.
     ///

@@ -45,6 +45,45 @@ async fn unproven_from_the_deadline_on_then_proven_again_by_a_late_renewal() {
     assert_eq!(hold.release().await, Outcome::Released);
 }
 
+/// Work may go on; how long it is alone is another question.
+#[tokio::test(start_paused = true)]
+async fn proven_for_as_long_as_the_lease_and_no_longer() {
+    let bed = Bed::new();
+    let a = bed.client("a");
+    let hold = a.hold("workflow", "run:1").await;
+    assert_eq!(hold.proven_for(), usable());
+    assert!(hold.remaining() > secs(600), "{:?}", hold.remaining());
+    bed.chaos.renew().down(true);
+    bed.pass(secs(5)).await;
+    assert_eq!(hold.proven_for(), usable() - secs(5));
+    bed.pass(usable() - secs(5)).await;
+    assert_eq!(
+        (hold.standing(), hold.proven_for()),
+        (Standing::Unproven, secs(0))
+    );
+    bed.chaos.renew().down(false);
+    bed.pass(secs(40)).await;
+    assert_eq!(hold.standing(), Standing::Proven);
+    let left = hold.proven_for();
+    assert!(left > secs(0) && left <= usable(), "{left:?}");
+    // Where the class fences, it is the same.
+    let strict = a.hold("scheduler", "job:1").await;
+    assert_eq!(strict.proven_for(), strict.remaining());
+}
+
+/// `max_hold` ends the work and with it the proof, whatever the lease says.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_proven_past_max_hold() {
+    let bed = Bed::new();
+    let a = bed.client_with("a", "[class.workflow]\nmax_hold = \"35s\"");
+    let hold = a.hold("workflow", "run:1").await;
+    // Renewed meanwhile: the lease itself lasts longer.
+    bed.pass(secs(25)).await;
+    assert_eq!((hold.proven_for(), hold.remaining()), (secs(10), secs(10)));
+    bed.pass(secs(11)).await;
+    assert_eq!(hold.proven_for(), secs(0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn gone_and_free_is_retaken_with_a_greater_fence() {
     let bed = Bed::new();

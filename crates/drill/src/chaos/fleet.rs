@@ -80,8 +80,13 @@ impl Fleet {
         let seen = scene
             .tape
             .wait(from, PATIENCE, |record| {
-                matches!(record.what, Entry::Claimed { proven: true, .. })
-                    && all.contains(&worker(&record.who))
+                matches!(
+                    record.what,
+                    Entry::Claimed {
+                        proven_until: Some(_),
+                        ..
+                    }
+                ) && all.contains(&worker(&record.who))
             })
             .await;
         seen.map(|record| worker(&record.who))

@@ -253,6 +253,7 @@ impl Client {
         let before = hold.standing();
         let at = self.pen.now();
         let remaining = u64::try_from(hold.remaining().as_nanos()).unwrap_or(u64::MAX);
+        let alone = u64::try_from(hold.proven_for().as_nanos()).unwrap_or(u64::MAX);
         let proven = before == Standing::Proven && hold.standing() == Standing::Proven;
         let fence = hold.unfenced();
         let mut until = at.saturating_add(remaining);
@@ -269,7 +270,7 @@ impl Client {
                 Entry::Claimed {
                     attempt,
                     until,
-                    proven,
+                    proven_until: proven.then(|| at.saturating_add(alone).min(until)),
                     fence: fence.clone().ok().flatten(),
                 },
             );

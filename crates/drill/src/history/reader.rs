@@ -93,14 +93,14 @@ mod tests {
             what: Entry::Claimed {
                 attempt: 3,
                 until: 9,
-                proven: true,
+                proven_until: Some(8),
                 fence: Fence::new(5),
             },
         };
         let line = serde_json::to_string(&record).unwrap();
         assert_eq!(
             line,
-            r#"{"at":7,"who":"w1","what":"claimed","attempt":3,"until":9,"proven":true,"fence":"5"}"#
+            r#"{"at":7,"who":"w1","what":"claimed","attempt":3,"until":9,"proven_until":8,"fence":"5"}"#
         );
         let history = read(format!("{line}\n\n{line}\n").as_bytes()).unwrap();
         assert_eq!(history.records, [record.clone(), record]);

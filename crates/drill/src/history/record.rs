@@ -118,8 +118,9 @@ pub enum Entry {
         attempt: u64,
         /// Until when it may act without another renewal; never later than the client said.
         until: u64,
-        /// Believed to be exclusive against everyone, not only in its own process.
-        proven: bool,
+        /// Until when it believes that nobody else can be granted it; nothing where it knows of no lease of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proven_until: Option<u64>,
         /// With which fence.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Fence>,

@@ -1,9 +1,9 @@
 //! I1: at most one distributed hold of a name is within its deadline at any instant.
 //!
-//! A hold's claims are intervals of real time: from when its holder looked until the deadline that it saw, or until it
+//! A hold's claims are intervals of real time: from when its holder looked until the end of the lease that it saw, or until it
 //! began to give the lease back or was abandoned. Intervals of two holds of one name must not meet. The end of a killed
-//! holder is its deadline: the store kept its lease until later than that. In a class that continues, the deadline is
-//! not the lease's, so a claim counts for its own instant only.
+//! holder is that of its lease: the store kept it until later than that. In a class that continues, work may go on for longer;
+//! what counts is how long it believed to be alone.
 //!
 //! A store that forgets breaks this and no client can prevent it: claims that reach over a loss end there.
 
@@ -75,14 +75,13 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
 }
 
 fn spans<'a>(case: &Case<'_>, attempt: &Attempt<'a>) -> Vec<Span<'a>> {
-    let continues = case.terms(attempt).is_some_and(|terms| terms.continues);
     let over = attempt.over().unwrap_or(u64::MAX);
     let mut spans = Vec::new();
     case.looked(attempt.claims.len());
-    for claim in attempt.claims.iter().filter(|claim| claim.proven) {
+    for claim in &attempt.claims {
+        let Some(until) = claim.proven_until else { continue };
         let first = case.forgot.partition_point(|at| *at < attempt.sent);
         let forgot = case.forgot.get(first).copied().unwrap_or(u64::MAX);
-        let until = if continues { claim.at + 1 } else { claim.until };
         let to = until.min(over).min(forgot);
         if to > claim.at {
             spans.push(Span {

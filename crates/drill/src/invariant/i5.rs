@@ -1,7 +1,7 @@
-//! I5: in a `fence` class no work proceeds past the deadline, and a deadline never reaches further than a confirmed
+//! I5: in a `fence` class no work proceeds past the deadline, and in no class a proof reaches further than a confirmed
 //! lease allows.
 //!
-//! A claim must lie before its own deadline and before the hold was abandoned. Its deadline must be covered by
+//! A claim must lie before its own deadline and before the hold was abandoned. What it takes for proven must be covered by
 //! a request that was sent before and confirmed: a renewal counts from when it was sent, a grant at the latest from when
 //! its event came (how long of an acquire was waiting, a history does not tell).
 
@@ -14,7 +14,7 @@ const TOLD: u64 = 20_000_000;
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for attempt in case.all() {
-        let Some(terms) = case.terms(attempt).filter(|terms| !terms.continues) else {
+        let Some(terms) = case.terms(attempt) else {
             continue;
         };
         let confirmed = confirmed(attempt);
@@ -29,34 +29,40 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                     why: format!("{} (acquire {}) {why}", attempt.who, attempt.number),
                 });
             };
-            if claim.at >= claim.until {
+            if !terms.continues && claim.at >= claim.until {
                 broken(format!(
                     "worked {} past its deadline",
                     ms(claim.at.saturating_sub(claim.until))
                 ));
                 continue;
             }
-            if let Some(abandoned) = abandoned.filter(|at| *at < claim.at) {
+            if let Some(abandoned) = abandoned.filter(|at| !terms.continues && *at < claim.at) {
                 broken(format!(
                     "worked {} after it was abandoned",
                     ms(claim.at - abandoned)
                 ));
                 continue;
             }
-            if !claim.proven {
-                continue;
-            }
+            // Who fences takes all of its time for proven.
+            let proven = claim.proven_until.map(|proven| {
+                if terms.continues {
+                    proven
+                } else {
+                    proven.max(claim.until)
+                }
+            });
+            let Some(proven) = proven else { continue };
             let known = confirmed.partition_point(|(sent, _)| *sent <= claim.at.saturating_add(TOLD));
             let best = confirmed
                 .get(..known)
                 .and_then(<[_]>::last)
                 .map(|(_, best)| *best);
             let covered = best.map(|best| best.saturating_add(terms.usable));
-            if covered.is_none_or(|covered| claim.until > covered) {
+            if covered.is_none_or(|covered| proven > covered) {
                 broken(match covered {
                     Some(covered) => format!(
                         "believed in a deadline {} later than its last confirmed lease allows",
-                        ms(claim.until - covered)
+                        ms(proven - covered)
                     ),
                     None => "believed in a lease that nothing had confirmed".to_owned(),
                 });

@@ -43,7 +43,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 // A lease that healed may be seen by the worker a little before its event is written down.
                 let healed = attempt.first("healed");
                 let early = attempt.claims.iter().find(|claim| {
-                    claim.proven && healed.is_none_or(|healed| claim.at + 1_000_000_000 < healed)
+                    claim.proven_until.is_some()
+                        && healed.is_none_or(|healed| claim.at + 1_000_000_000 < healed)
                 });
                 if let Some(early) = early {
                     broken(early.at, "took its local lock for a distributed one");

@@ -25,8 +25,8 @@ pub struct Claim {
     pub at: u64,
     /// Until when it believed it may act.
     pub until: u64,
-    /// Exclusive against everyone.
-    pub proven: bool,
+    /// Until when it believed that nobody else can be granted it.
+    pub proven_until: Option<u64>,
     /// With which fence.
     pub fence: Option<Fence>,
 }

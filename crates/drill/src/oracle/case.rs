@@ -189,13 +189,13 @@ impl<'a> Case<'a> {
             Entry::Claimed {
                 attempt,
                 until,
-                proven,
+                proven_until,
                 fence,
             } => {
                 let claim = Claim {
                     at,
                     until: *until,
-                    proven: *proven,
+                    proven_until: *proven_until,
                     fence: *fence,
                 };
                 if let Some(mine) = self.find(who, *attempt) {

@@ -125,7 +125,14 @@ impl Scene {
         let found = self
             .tape
             .wait(from, PATIENCE, |record| {
-                record.who == who && matches!(record.what, Entry::Claimed { proven: true, .. })
+                record.who == who
+                    && matches!(
+                        record.what,
+                        Entry::Claimed {
+                            proven_until: Some(_),
+                            ..
+                        }
+                    )
             })
             .await;
         found.ok_or_else(|| Error::Waited(format!("for {who} to work")))

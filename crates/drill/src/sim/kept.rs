@@ -25,6 +25,14 @@ struct View {
     fence: Option<Fence>,
     standing: String,
     valid_ms: u64,
+    proven_ms: u64,
+}
+
+impl View {
+    /// Alone until here; in a class that continues, work may go on for longer.
+    fn proven(&self, sent: Moment) -> Option<Moment> {
+        (self.standing == "proven").then(|| sent + Duration::from_millis(self.proven_ms))
+    }
 }
 
 impl Way for Kept {
@@ -62,7 +70,7 @@ impl Way for Kept {
             key: id.to_owned(),
             name: name.clone(),
             fence: view.fence,
-            proven: proven(client, &view),
+            proven: view.proven(sent),
             deadline: sent + Duration::from_millis(view.valid_ms),
         };
         Told::Yes(if local { Answer::LocalOnly } else { Answer::Held }, held)
@@ -89,7 +97,7 @@ impl Way for Kept {
                     return Err(Lost);
                 }
                 held.fence = view.fence;
-                held.proven = proven(client, &view);
+                held.proven = view.proven(sent);
                 // The newest answer counts: a lease may end sooner than what it was given without one.
                 held.deadline = sent + Duration::from_millis(view.valid_ms);
                 let event = if healed { "healed" } else { "renewed" };
@@ -109,11 +117,6 @@ impl Way for Kept {
             _ => None,
         }
     }
-}
-
-/// Alone for the whole time that it was given? In a class that continues that time may be longer than the lease.
-fn proven(client: &Tenant<Kept>, view: &View) -> bool {
-    view.standing == "proven" && !Kept::continues(client)
 }
 
 async fn end(client: &Tenant<Kept>, id: &str) -> Option<Asked<Value>> {

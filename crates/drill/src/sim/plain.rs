@@ -59,7 +59,7 @@ impl Way for Plain {
             key: token.expose().to_owned(),
             name: name.clone(),
             fence: Some(granted.fence),
-            proven: true,
+            proven: Some(sent + Self::usable(client)),
             deadline: sent + Self::usable(client),
         };
         // Whoever has waited long for it renews before it works.

@@ -39,7 +39,8 @@ pub(super) struct Held {
     pub(super) key: String,
     pub(super) name: Name,
     pub(super) fence: Option<Fence>,
-    pub(super) proven: bool,
+    /// Nobody else can be granted it until here.
+    pub(super) proven: Option<Moment>,
     /// The client may go on until here.
     pub(super) deadline: Moment,
 }
@@ -263,7 +264,7 @@ impl<W: Way> Tenant<W> {
         self.me.note(Entry::Claimed {
             attempt: held.attempt,
             until: self.me.clock.when(held.deadline),
-            proven: held.proven,
+            proven_until: held.proven.map(|until| self.me.clock.when(until)),
             fence: held.fence,
         });
         Ok(())

@@ -41,6 +41,14 @@ pub(super) struct Worker {
 /// What became of an acquire: its number, and the hold.
 type Begun = (u64, Option<Hold>);
 
+/// What a worker takes for true of its hold.
+#[derive(Clone, Copy)]
+struct Belief {
+    until: u64,
+    proven_until: Option<u64>,
+    fence: Option<Fence>,
+}
+
 impl Worker {
     /// Takes locks until told to stop, or until the client ends.
     pub(super) async fn run(self) {
@@ -223,9 +231,9 @@ impl Worker {
             }
             let fence = self.look(attempt, hold, believed);
             if reckless {
-                believed = believed.or(Some((self.until(hold), fence)));
+                believed = believed.or(Some(self.belief(hold, fence)));
             }
-            if let Some(fence) = fence.or(believed.and_then(|(_, fence)| fence)) {
+            if let Some(fence) = fence.or(believed.and_then(|belief| belief.fence)) {
                 self.send(attempt, hold.name(), fence, (step == steps).then_some(attempt));
             }
             self.sleep(self.dice.between(usable / 20, usable / 2)).await;
@@ -237,25 +245,30 @@ impl Worker {
         attempt
     }
 
-    /// Until when the hold may be acted on, in true time.
-    fn until(&self, hold: &Hold) -> u64 {
-        self.clock.when(self.clock.now() + hold.remaining())
+    /// What a look at the hold says, in true time.
+    fn belief(&self, hold: &Hold, fence: Option<Fence>) -> Belief {
+        let when = |span| self.clock.when(self.clock.now() + span);
+        let proven = hold.standing() == Standing::Proven;
+        Belief {
+            until: when(hold.remaining()),
+            proven_until: proven.then(|| when(hold.proven_for())),
+            fence,
+        }
     }
 
     /// Looks whether the name is still ours, and writes down what is believed: now, or since the first look.
-    fn look(&self, attempt: u64, hold: &Hold, believed: Option<(u64, Option<Fence>)>) -> Option<Fence> {
+    fn look(&self, attempt: u64, hold: &Hold, believed: Option<Belief>) -> Option<Fence> {
         self.note_class();
         let fence = hold.unfenced();
         // A careful worker that finds its hold lost claims nothing: `Hold::run` ends it at its next step.
         if fence.is_ok() || believed.is_some() {
-            let (until, known) =
-                believed.unwrap_or((self.until(hold), fence.as_ref().ok().copied().flatten()));
-            let proven = believed.is_some() || hold.standing() == Standing::Proven;
+            let belief =
+                believed.unwrap_or_else(|| self.belief(hold, fence.as_ref().ok().copied().flatten()));
             self.note(Entry::Claimed {
                 attempt,
-                until,
-                proven,
-                fence: known,
+                until: belief.until,
+                proven_until: belief.proven_until,
+                fence: belief.fence,
             });
         }
         fence.ok().flatten()

@@ -97,6 +97,26 @@ fn i3_a_write_is_refused_without_a_newer_one() {
     script.breaks(&["I3"]);
 }
 
+/// Also in a class that continues: until the end of its lease nobody else may be granted the name.
+#[test]
+fn i1_two_at_once_in_a_class_that_continues() {
+    let mut script = Script::new();
+    script.hold_as(0, "a", 1, "loose", 7);
+    script.claim_of(10, "a", 1, (5000, 900), 7);
+    script.hold_as(500, "b", 1, "loose", 8);
+    script.claim_of(510, "b", 1, (5000, 1400), 8);
+    script.breaks(&["I1"]);
+}
+
+/// A class that continues may act for longer than its lease, and must not take that for proven.
+#[test]
+fn i5_a_proof_longer_than_the_lease_in_a_class_that_continues() {
+    let mut script = Script::new();
+    script.hold_as(0, "a", 1, "loose", 7);
+    script.claim_of(10, "a", 1, (5000, 950), 7);
+    script.breaks(&["I5"]);
+}
+
 #[test]
 fn i5_work_past_the_deadline() {
     let mut script = Script::new();
@@ -198,7 +218,7 @@ fn i8_a_fall_back_is_not_counted_or_not_marked() {
     script.event(5, "a", 1, "fell_back", 0);
     script.answer(6, "a", 1, Answer::LocalOnly, 0);
     script.claim(10, "a", 1, 900, 7);
-    script.breaks(&["I8"]);
+    script.breaks(&["I5", "I8"]);
 }
 
 #[test]

@@ -100,19 +100,29 @@ impl Script {
 
     /// Asked, granted 5 ms later, answered another 1 ms later.
     pub(crate) fn hold(&mut self, at: u64, who: &str, attempt: u64, fence: u64) {
-        self.ask(at, who, attempt, "strict");
+        self.hold_as(at, who, attempt, "strict", fence);
+    }
+
+    pub(crate) fn hold_as(&mut self, at: u64, who: &str, attempt: u64, class: &str, fence: u64) {
+        self.ask(at, who, attempt, class);
         self.event(at + 5, who, attempt, "acquired", fence);
         self.answer(at + 6, who, attempt, Answer::Held, fence);
     }
 
+    /// All of its time is proven, if it has a fence.
     pub(crate) fn claim(&mut self, at: u64, who: &str, attempt: u64, until: u64, fence: u64) {
+        self.claim_of(at, who, attempt, (until, until), fence);
+    }
+
+    /// May act until, and takes itself for alone until.
+    pub(crate) fn claim_of(&mut self, at: u64, who: &str, attempt: u64, until: (u64, u64), fence: u64) {
         self.line(
             at,
             who,
             Entry::Claimed {
                 attempt,
-                until: until * MS,
-                proven: fence > 0,
+                until: until.0 * MS,
+                proven_until: (fence > 0).then_some(until.1 * MS),
                 fence: Fence::new(fence),
             },
         );

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use leasehold_core::Fence;
 use leasehold_drill::history::{Answer, Entry, Wrote};
 
 use crate::script::{MS, Script};
@@ -98,6 +99,28 @@ fn a_class_that_continues() {
     script.hold(20, "b", 1, 7);
     script.claim(30, "b", 1, 900, 7);
     script.claim(40, "a", 1, u64::MAX / MS, 0);
+    script.breaks(&[]);
+}
+
+/// It goes on past its lease, without a proof: whoever is granted the name after that is alone.
+#[test]
+fn a_class_that_continues_past_its_lease() {
+    let mut script = Script::new();
+    script.hold_as(0, "a", 1, "loose", 7);
+    script.claim_of(10, "a", 1, (5000, 900), 7);
+    script.event(900, "a", 1, "unproven", 7);
+    script.hold(1010, "b", 1, 8);
+    script.claim(1020, "b", 1, 1900, 8);
+    script.line(
+        1030,
+        "a",
+        Entry::Claimed {
+            attempt: 1,
+            until: 5000 * MS,
+            proven_until: None,
+            fence: Fence::new(7),
+        },
+    );
     script.breaks(&[]);
 }
 

@@ -89,7 +89,7 @@ impl Holds {
             return match there.view(id, now) {
                 Some(Ok(mut view)) => {
                     there.beat(now);
-                    view.valid_ms = there.valid();
+                    there.time(&mut view);
                     Ok(Found::Same(view))
                 }
                 Some(Err(lost)) => Err(lost),
@@ -171,7 +171,7 @@ impl Holds {
             return match held.view(id, now) {
                 Some(Ok(mut view)) => {
                     held.beat(now);
-                    view.valid_ms = held.valid();
+                    held.time(&mut view);
                     Ok(view)
                 }
                 Some(lost) => lost,
@@ -317,6 +317,18 @@ impl Held {
         self.due = self.due.max(now + Duration::from_millis(self.valid()));
     }
 
+    /// What a client is told that is heard of just now.
+    fn time(&self, view: &mut HoldView) {
+        view.valid_ms = self.valid();
+        view.proven_ms = self.proven(view.valid_ms);
+    }
+
+    /// How long of that nobody else can be granted the name: the lease is kept that long, and may be given back after.
+    fn proven(&self, valid: u64) -> u64 {
+        let left = self.hold.as_ref().map_or(Duration::ZERO, Hold::proven_for);
+        millis(left).min(valid)
+    }
+
     /// How long the client may go on from now.
     fn valid(&self) -> u64 {
         let left = self.hold.as_ref().map_or(Duration::ZERO, Hold::remaining);
@@ -342,6 +354,7 @@ impl Held {
             Standing::LocalOnly => "local_only",
             _ => "proven",
         };
+        let valid_ms = millis(self.due.since(now));
         Some(Ok(HoldView {
             id: id.to_owned(),
             name: self.name.to_string(),
@@ -349,7 +362,8 @@ impl Held {
             holder: self.holder.clone(),
             fence: hold.unfenced().ok().flatten(),
             standing: standing.to_owned(),
-            valid_ms: millis(self.due.since(now)),
+            valid_ms,
+            proven_ms: self.proven(valid_ms),
             heartbeat_ms: millis(self.heartbeat),
             asked_to_release: self.asked.clone(),
         }))

@@ -1,5 +1,6 @@
-//! Through every history of heartbeats, silence and outages: for as long as a client was told that it may go on, its lease is in
-//! the store, whatever the daemon thinks of it. For classes that fence; the others go on without a lease, by their own choice.
+//! Through every history of heartbeats, silence and outages: for as long as a client was told that it is alone, its lease is in
+//! the store, whatever the daemon thinks of it. In classes that fence that is all the time that it may go on; the others go on
+//! without a lease, by their own choice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,12 @@ use leasehold::policy::OnFailure;
 use leasehold::{Fence, Locks, Name};
 use proptest::prelude::*;
 
-use super::Holds;
 use super::book::Held;
+use super::{HoldView, Holds};
 use crate::ledger::Ledger;
 
 const ID: &str = "h1";
 const OWNER: &str = "w1";
-const CLASS: &str = "scheduler";
 /// How often the daemon looks for holds that are over, at most; any other rhythm must be as good.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -48,12 +48,17 @@ struct Bed {
     holds: Holds,
     name: Name,
     fence: Fence,
-    /// The client goes on until here and no longer.
+    on_failure: OnFailure,
+    /// The client counts on being alone until here and no longer.
     may: Moment,
 }
 
 impl Bed {
-    async fn new(ttl: Duration, heartbeat: Duration) -> Self {
+    async fn new(on_failure: OnFailure, ttl: Duration, heartbeat: Duration) -> Self {
+        let class = match on_failure {
+            OnFailure::Fence => "scheduler",
+            OnFailure::Continue => "workflow",
+        };
         let clock = RuntimeClock::shared();
         let memory = Arc::new(MemoryStore::new(Arc::clone(&clock)));
         let store = Chaos::new(memory, Arc::clone(&clock));
@@ -70,15 +75,15 @@ impl Bed {
             name: name.clone(),
             owner: OWNER.into(),
             holder: OWNER.into(),
-            class: CLASS.into(),
+            class: class.into(),
             heartbeat,
             due: Moment::ZERO,
-            on_failure: OnFailure::Fence,
+            on_failure,
             ttl,
             asked: None,
         };
         assert!(holds.begin(ID, held, clock.now()).is_ok());
-        let asked = locks.class(CLASS).ttl(ttl).acquire(&name).await;
+        let asked = locks.class(class).ttl(ttl).acquire(&name).await;
         let hold = asked.unwrap().held().unwrap();
         let fence = hold.fence().unwrap();
         let mut bed = Self {
@@ -88,29 +93,39 @@ impl Bed {
             holds,
             name,
             fence,
+            on_failure,
         };
         let view = bed.holds.hold(ID, hold, bed.clock.now()).unwrap().unwrap();
-        bed.told(view.valid_ms).await;
+        bed.told(&view).await;
         bed
     }
 
-    /// The client hears that it may go on for so long.
-    async fn told(&mut self, valid_ms: u64) {
-        self.may = self.clock.now() + Duration::from_millis(valid_ms);
+    /// The client hears how long it may go on, and how long it is alone.
+    async fn told(&mut self, view: &HoldView) {
+        assert!(view.proven_ms <= view.valid_ms);
+        if self.on_failure == OnFailure::Fence {
+            assert_eq!(view.proven_ms, view.valid_ms);
+        }
+        self.may = self.clock.now() + Duration::from_millis(view.proven_ms);
         self.alone().await;
     }
 
-    /// Nobody else can be granted the name before the client stops.
+    /// Nobody else can be granted the name before the client stops to count on that.
     async fn alone(&self) {
         let lease = self.store.store().inspect(&self.name, LOOK).await.unwrap();
+        // A class that continues takes a lease that it has lost anew.
+        let ours = |fence| match self.on_failure {
+            OnFailure::Fence => fence == Some(self.fence),
+            OnFailure::Continue => fence >= Some(self.fence),
+        };
         let left = lease
-            .filter(|lease| lease.fence == Some(self.fence))
+            .filter(|lease| ours(lease.fence))
             .and_then(|lease| lease.remaining)
             .unwrap_or_default();
         let goes_on = self.may.since(self.clock.now());
         assert!(
             left >= goes_on,
-            "the client goes on for {goes_on:?}, its lease for {left:?}"
+            "the client is sure for {goes_on:?}, its lease lasts for {left:?}"
         );
     }
 
@@ -139,7 +154,7 @@ impl Bed {
                 }
             }
             Step::Beat => match self.holds.beat(ID, OWNER, self.clock.now()) {
-                Ok(view) => self.told(view.valid_ms).await,
+                Ok(view) => self.told(&view).await,
                 // Told to stop, and does.
                 Err(_) => self.may = self.clock.now(),
             },
@@ -152,8 +167,8 @@ impl Bed {
 }
 
 /// One history, and then silence for good.
-async fn history(ttl: Duration, heartbeat: Duration, steps: &[Step]) {
-    let mut bed = Bed::new(ttl, heartbeat).await;
+async fn history(on_failure: OnFailure, ttl: Duration, heartbeat: Duration, steps: &[Step]) {
+    let mut bed = Bed::new(on_failure, ttl, heartbeat).await;
     let mut over = false;
     for step in steps {
         over = bed.take(*step).await;
@@ -162,7 +177,11 @@ async fn history(ttl: Duration, heartbeat: Duration, steps: &[Step]) {
         }
     }
     // What is kept for nobody ends: nothing of the above is held by never giving anyone up.
-    let silent = heartbeat + heartbeat / 50 + LOOK * 2;
+    let left_to_it = match on_failure {
+        OnFailure::Fence => Duration::ZERO,
+        OnFailure::Continue => ttl,
+    };
+    let silent = heartbeat + heartbeat / 50 + LOOK * 2 + left_to_it;
     over = over || bed.take(Step::Silence(silent)).await;
     assert!(over, "kept for nobody");
 }
@@ -172,6 +191,7 @@ proptest! {
 
     #[test]
     fn a_client_has_the_time_that_it_was_told(
+        continues in any::<bool>(),
         ttl in 1_000..60_000_u64,
         // As often below the lease as above it.
         heartbeat in prop_oneof![500..10_000_u64, 10_000..120_000_u64],
@@ -179,7 +199,8 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let millis = Duration::from_millis;
-        runtime.block_on(history(millis(ttl), millis(heartbeat), &steps));
+        let on_failure = if continues { OnFailure::Continue } else { OnFailure::Fence };
+        runtime.block_on(history(on_failure, millis(ttl), millis(heartbeat), &steps));
     }
 }
 
@@ -188,7 +209,7 @@ proptest! {
 #[tokio::test(start_paused = true)]
 async fn what_a_client_was_told_before_stays_true() {
     let ttl = Duration::from_secs(2);
-    let bed = Bed::new(ttl, Duration::from_secs(60)).await;
+    let bed = Bed::new(OnFailure::Fence, ttl, Duration::from_secs(60)).await;
     let told = bed.clock.now() + Duration::from_secs(60);
     bed.holds.promise(ID, told);
     bed.holds.beat(ID, OWNER, bed.clock.now()).unwrap();

@@ -60,6 +60,9 @@ pub(crate) struct HoldView {
     pub(crate) standing: String,
     /// You may go on for so long, counted from before you sent this request; send the next heartbeat well before.
     pub(crate) valid_ms: u64,
+    /// Nobody else can be granted it for so long, counted likewise; 0 if nothing is proven. Shorter than `valid_ms` only in a
+    /// class that continues.
+    pub(crate) proven_ms: u64,
     /// A client that is not heard of for so long is gone.
     pub(crate) heartbeat_ms: u64,
     /// Someone asks you to let go, and says why.

@@ -107,6 +107,30 @@ async fn a_client_is_told_no_more_than_its_lease_has_left() {
         let told = daemon.call(method, path, None, body.cloned()).await.ok();
         let valid = told["valid_ms"].as_u64().unwrap();
         assert!((1..=20_000).contains(&valid), "{method} {path}: {told}");
+        let proven = told["proven_ms"].as_u64().unwrap();
+        assert!((1..=valid).contains(&proven), "{method} {path}: {told}");
+    }
+}
+
+/// Work of a class that continues may go on for as long as its client is heard of; alone it is only as long as the lease lasts.
+#[tokio::test]
+async fn a_client_that_may_go_on_is_told_how_long_it_is_alone() {
+    let daemon = Daemon::start().await;
+    let ask =
+        json!({"id": "h", "class": "workflow", "name": "run:1", "ttl_ms": 20_000, "heartbeat_ms": 60_000});
+    for (method, path, body) in [
+        ("POST", "/v1/holds", Some(&ask)),
+        ("POST", "/v1/holds/h/heartbeat", None),
+        ("GET", "/v1/holds/h", None),
+        ("POST", "/v1/holds", Some(&ask)),
+    ] {
+        let told = daemon.call(method, path, None, body.cloned()).await.ok();
+        let (valid, proven) = (
+            told["valid_ms"].as_u64().unwrap(),
+            told["proven_ms"].as_u64().unwrap(),
+        );
+        assert!((20_001..=60_000).contains(&valid), "{method} {path}: {told}");
+        assert!((1..=20_000).contains(&proven), "{method} {path}: {told}");
     }
 }
 
