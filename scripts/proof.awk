@@ -74,11 +74,11 @@ END {
 
 function unit(l) {
   return l == "simulation" || l == "replay" ? "histories" : l == "fuzz" ? "executions" : l == "model" ? "configurations" : \
-    l == "soak" ? "faults" : l == "bugs" ? "bugs" : l == "mutants" ? "caught" : "drills"
+    l == "soak" ? "faults" : l == "bugs" ? "bugs" : l == "mutants" ? "caught" : l == "reruns" ? "tests" : "drills"
 }
 function event(l) {
   return l == "simulation" || l == "replay" ? "events" : l == "model" ? "transitions" : l == "bugs" ? "times by a layer" : \
-    l == "mutants" ? "mutants tried" : "fenced writes"
+    l == "mutants" ? "mutants tried" : l == "reruns" ? "whole runs" : "fenced writes"
 }
 
 function write_page(    i, key, l, failures, total) {
@@ -123,8 +123,8 @@ function write_page(    i, key, l, failures, total) {
   print "  It simulates the protocol; it is not a test of a server or of a network. The code is `crates/core/tests/sim`."
   print "- **simulation, client**: the whole real client (acquires, keeper, gate, breaker, debt collector, steward), several processes on drifting"
   print "  clocks, against stores with Redis's and SQLite's habits, then a healing phase; judged by the same oracle as the drills. See [simulation](simulation.md)."
-  print "- **simulation, daemon**: the same clients, and clients whose holds the daemon keeps, through the real daemon and the real HTTP store over a"
-  print "  simulated network; daemon, clients, network and store fail. Judged by the same oracle. See [simulation](simulation.md)."
+  print "- **simulation, daemon**: the same clients, clients whose holds the daemon keeps and clients that renew with nothing but HTTP, through the real daemon and"
+  print "  the real HTTP store over a simulated network; daemon, clients, network and store fail. Judged by the same oracle. See [simulation](simulation.md)."
   print "- **replay**: histories of one of the simulations lived twice; they must be the same to the last byte."
   print "- **model**: every order of events of the [protocol's model](model.md), within bounds; configurations that must hold, and mistakes that must break it."
   print "- **drills**: every [drill](drills.md) once, on real servers and processes, with a verdict of its own. Counted are drills and fenced writes"
@@ -135,6 +135,7 @@ function write_page(    i, key, l, failures, total) {
   print "- **soak**: one fleet on one store for as long as the command says, with a fault every 5 s, judged window by window."
   print "- **bugs**: known mistakes put back into the real code, one at a time; counted are those that every layer named for them has caught. [Which](seeded-bugs.md)."
   print "- **mutants**: small changes to core's guards by a tool (cargo-mutants); a mutant is caught if a test fails or does not end."
+  print "- **reruns**: every test again and again on the same code; a test that fails once is flaky, and the run is counted as failed."
   print "- **fuzz**: everything that reads foreign text or bytes gets mutated inputs. Each target checks a property beyond not crashing: what"
   print "  is printed reads back, bounds hold, secrets are not repeated, two parsers agree. One execution is one input, and most inputs are refused"
   print "  early: the count says how long was tried, not how much was proved. The targets are in `fuzz/targets`, their first inputs in `fuzz/seeds`."
@@ -156,6 +157,7 @@ function write_page(    i, key, l, failures, total) {
   print "scripts/proof soak 5m      # one fleet, a fault every 5 s"
   print "scripts/proof bugs         # every seeded bug"
   print "scripts/proof mutants      # mutants of core's guards"
+  print "scripts/proof reruns 3     # every test three times"
   print "scripts/proof show         # the sums"
   print "scripts/proof check        # is the ledger sound, and is this page what it says?"
   print "```"

@@ -172,7 +172,8 @@ mod tests {
     async fn says_where_it_is_held_and_stops_on_time() {
         let (gate, clock) = (Gate::default(), RuntimeClock::shared());
         let here = Location::caller();
-        let _inside = gate.enter(&name(), here, Moment::ZERO, &*clock).await.unwrap();
+        let inside = gate.enter(&name(), here, Moment::ZERO, &*clock).await.unwrap();
+        assert_eq!((gate.len(), gate.is_empty()), (1, false));
         assert_eq!(
             gate.enter(&name(), here, Moment::ZERO, &*clock)
                 .await
@@ -185,6 +186,8 @@ mod tests {
             here
         );
         assert_eq!(clock.now(), end);
+        drop(inside);
+        assert_eq!((gate.len(), gate.is_empty()), (0, true));
     }
 
     #[tokio::test(start_paused = true)]
