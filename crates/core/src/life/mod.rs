@@ -301,7 +301,8 @@ impl Life {
             out.push(Effect::Cancel(loss));
             let held = self.held(now);
             out.push(Effect::Emit(What::Abandoned { reason: loss, held }));
-            if self.heal_unknown && self.flight.is_none() {
+            // Else when what is on its way is answered.
+            if self.flight.is_none() {
                 self.give_back(out);
             }
             return;

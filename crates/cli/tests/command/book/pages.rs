@@ -214,6 +214,7 @@ fn proof_readme() {
             ("scripts/proof soak", "as above"),
             ("scripts/proof bugs", "as above"),
             ("scripts/proof mutants", "as above"),
+            ("scripts/proof reruns", "as above"),
         ])
         .run();
 }

@@ -130,6 +130,19 @@ fn what_a_local_hold_s_acquire_may_have_left_is_given_back() {
     assert_eq!(finish(&effects), Some(Outcome::Released));
 }
 
+/// What is on its way could be granted after it was given back.
+#[test]
+fn a_hold_that_is_lost_gives_back_when_nothing_is_on_its_way() {
+    let lost = || Input::End(Loss::Broken);
+    let mut idle = Life::local_only(class(|_| ()), 7, true, at(0));
+    assert!(step(&mut idle, lost(), 50).contains(&Effect::GiveBack));
+
+    let mut healing = Life::local_only(class(|_| ()), 7, true, at(0));
+    assert_eq!(tick(&mut healing, 100), [Effect::Heal]);
+    assert!(!step(&mut healing, lost(), 110).contains(&Effect::GiveBack));
+    assert_eq!(step(&mut healing, healed(100, 9), 120), [Effect::GiveBack]);
+}
+
 #[test]
 fn the_overlap_is_told_when_the_work_ends_in_it() {
     let mut life = unproven();

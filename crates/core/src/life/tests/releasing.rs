@@ -177,13 +177,17 @@ fn an_undo_is_sent_at_once_and_until_someone_answers() {
 
 #[test]
 fn an_undo_gives_up_when_the_lease_would_be_over() {
-    let mut life = Life::undo(class(|_| ()), 7, at(0));
+    let mut life = Life::undo(
+        class(|class| class.release.lock_delay = Duration::from_secs(7)),
+        7,
+        at(0),
+    );
     tick(&mut life, 0);
     step(&mut life, released(FAILED), 2_000);
     let how = Cleared::Expired;
-    // The ask may arrive for as long as a tombstone lives, and its lease is there for a TTL and drift more. It once gave up
+    // The ask may arrive for as long as a tombstone lives, and its lease is there for a TTL, lock delay and drift more. It once gave up
     // after the acquire's own time-out, and a late ask was granted to nobody: found by the client's simulation, seed 1002378.
-    let over = 60_000 + 30_000 + 320;
+    let over = 60_000 + 30_000 + 7_000 + 320;
     assert_eq!(tick(&mut life, over - 1), [Effect::Release { attempt: 2 }]);
     assert_eq!(tick(&mut life, over), [Effect::Emit(What::Undone { how })]);
     step(&mut life, released(FAILED), over + 10);
