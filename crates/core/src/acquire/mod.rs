@@ -3,6 +3,8 @@
 mod enter;
 mod machine;
 mod shell;
+#[cfg(test)]
+mod tests;
 
 pub use machine::{Acquiring, End, Next, POLL, REGISTERED};
 pub(crate) use shell::acquire;

@@ -20,6 +20,7 @@ pub use state::{Effect, Input, Outcome, ReleaseAnswer, State};
 use crate::clock::Moment;
 use crate::event::{Loss, What};
 use crate::policy::{Class, Enforcement, OnFailure};
+use crate::rng::split_mix;
 use crate::store::{Grant, TOMBSTONE};
 use crate::word::Fence;
 
@@ -396,11 +397,7 @@ impl Life {
 
     /// `whole` less a random part of at most one `parts`-th: jitter that never makes anything later than planned.
     fn shorten(&mut self, whole: Duration, parts: u32) -> Duration {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let share = u32::try_from((z ^ (z >> 31)) >> 48).unwrap_or(0); // 16 bits
+        let share = u32::try_from(split_mix(&mut self.seed) >> 48).unwrap_or(0); // 16 bits
         whole.saturating_sub((whole / parts.max(1)).mul_f64(f64::from(share) / 65_536.0))
     }
 }

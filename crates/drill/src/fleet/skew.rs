@@ -75,6 +75,19 @@ impl Skew {
         ]
     }
 
+    /// Takes back what libfaketime shares under this process's number with processes that it might start, and leaves behind
+    /// when it is killed. What it has opened stays its own; servers and workers start nothing under the same clock.
+    pub(super) fn unshare(pid: u32) {
+        for shared in [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")] {
+            let _ = std::fs::remove_file(Path::new("/dev/shm").join(shared));
+        }
+    }
+
+    /// This process runs under such a clock.
+    pub(super) fn is_ours() -> bool {
+        std::env::var_os("FAKETIME_TIMESTAMP_FILE").is_some()
+    }
+
     /// How far the time of day of a process under this clock is from the true one, asked of two processes.
     ///
     /// # Errors

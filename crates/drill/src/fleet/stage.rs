@@ -110,6 +110,7 @@ impl Stage {
                             skew = Some(clock);
                         }
                         let ours = start(&words, &[]).await?;
+                        unshare(skew.as_ref(), &ours);
                         let address = local(&ours);
                         let url = ours.url();
                         server = Some(ours);
@@ -208,10 +209,10 @@ impl Stage {
     /// It is not ours, or does not start again.
     pub async fn restart(&mut self) -> Result<(), Error> {
         let server = self.server.as_mut().ok_or_else(not_ours)?;
-        server
-            .restart()
-            .await
-            .map_err(Error::io("cannot start redis-server again"))
+        let restarted = server.restart().await;
+        restarted.map_err(Error::io("cannot start redis-server again"))?;
+        unshare(self.skew.as_ref(), server);
+        Ok(())
     }
 
     /// Stops our own server in its tracks, or lets it go on: connections stay open, nothing is answered.
@@ -369,6 +370,13 @@ impl Stage {
         if let Some(proxy) = self.proxy.take() {
             proxy.stop().await;
         }
+    }
+}
+
+/// A server under a clock of its own leaves nothing behind when it is killed.
+fn unshare(clock: Option<&Skew>, server: &RedisServer) {
+    if let (Some(_), Some(pid)) = (clock, server.pid()) {
+        Skew::unshare(pid);
     }
 }
 

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::Client;
 use super::ledger::Ledger;
 use super::orders::Orders;
+use super::skew::Skew;
 use crate::history::Sink;
 
 /// The hidden word by which a program with a worker in it is asked to be one.
@@ -29,6 +30,9 @@ pub fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == super::bound::BOUND) {
         return super::bound::main(words);
+    }
+    if Skew::is_ours() {
+        Skew::unshare(std::process::id());
     }
     // A stopped worker cannot see its input end; the kernel's order reaches it. (The hang-up of orphaned groups would too,
     // but not where somebody of the same session adopts it.)

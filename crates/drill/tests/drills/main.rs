@@ -4,6 +4,7 @@
 // clippy's leave for tests covers test functions only, not what they share.
 #![allow(clippy::unwrap_used)]
 
+mod clocks;
 mod counters;
 
 use leasehold_drill::fleet::{Program, StoreKind};

@@ -75,6 +75,12 @@ impl RedisServer {
         self.port
     }
 
+    /// Its process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// Its working directory: data files, and whatever a test puts there.
     #[must_use]
     pub fn dir(&self) -> &Path {
