@@ -106,6 +106,38 @@ fn a_local_hold_has_no_fence_and_heals() {
     assert_eq!(life.deadline(), at(29_780));
 }
 
+/// What the store grants counts, and what it keeps beyond that is its own.
+#[test]
+fn a_heal_with_another_ttl_counts_that_one() {
+    let shorter = Input::Healed {
+        sent_at: at(100),
+        fence: fence(9),
+        ttl: Some(Duration::from_secs(12)),
+    };
+    let mut life = local(class(|class| class.release.lock_delay = Duration::from_secs(2)));
+    tick(&mut life, 100);
+    step(&mut life, shorter, 120);
+    assert_eq!(proven_until(&life), at(100 + 12_000 - 2_000 - 320));
+
+    let longer = Input::Healed {
+        sent_at: at(100),
+        fence: fence(9),
+        ttl: Some(Duration::from_secs(60)),
+    };
+    let mut life = local(class(|class| class.release.lock_delay = Duration::from_secs(2)));
+    tick(&mut life, 100);
+    step(&mut life, longer, 120);
+    let failed = || released(ReleaseAnswer::Failed { unknown: true });
+    step(&mut life, Input::Release, 200);
+    step(&mut life, failed(), 300);
+    tick(&mut life, 900);
+    let until = at(120 + 60_000 + 320);
+    assert_eq!(
+        finish(&step(&mut life, failed(), 1_000)),
+        Some(Outcome::Debt { until })
+    );
+}
+
 #[test]
 fn a_local_hold_that_finds_someone_there_does_as_its_class_says() {
     let mut life = local(class(|class| class.acquire.on_heal_conflict = OnFailure::Fence));

@@ -80,6 +80,38 @@ fn retries_come_sooner_than_the_next_regular_renewal() {
     );
 }
 
+/// Less a quarter at random at most, and never later than three quarters of a cadence.
+#[test]
+fn the_time_that_is_left_is_parted_among_the_attempts() {
+    let (mut soonest, mut latest) = ([Duration::MAX; 2], [Duration::ZERO; 2]);
+    for seed in 0..500 {
+        let mut life = Life::granted(class(|_| ()), seed, at(10), at(0), grant(5), at(10));
+        let mut heard = 12_000;
+        for strike in 0..2 {
+            tick(&mut life, heard - 2_000);
+            step(&mut life, unknown(), heard);
+            let pause = life.wake_at().since(at(heard));
+            soonest[strike] = soonest[strike].min(pause);
+            latest[strike] = latest[strike].max(pause);
+            heard = 20_000;
+        }
+    }
+    // At 12 s 15,680 ms are left for two more, 1 : 2; at 20 s 7,680 ms for one, and a cadence is 10 s.
+    for ((soonest, latest), whole) in soonest.into_iter().zip(latest).zip([15_680 / 3, 7_500]) {
+        let whole = Duration::from_millis(whole);
+        let about = Duration::from_millis(20);
+        assert!(
+            latest <= whole + about && latest >= whole - about,
+            "{latest:?} of {whole:?}"
+        );
+        let least = whole * 3 / 4;
+        assert!(
+            soonest + about >= least && soonest <= least + about,
+            "{soonest:?} of {least:?}"
+        );
+    }
+}
+
 #[test]
 fn a_success_starts_the_strikes_anew() {
     let mut life = held(class(|_| ()));
