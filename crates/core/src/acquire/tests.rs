@@ -1,4 +1,5 @@
-//! Every rule of an acquire, pointed at in one test each. Time is plain milliseconds; it begins at 0.
+//! Rules of an acquire that hold to the instant; what holds through every history of answers is a property test
+//! (`tests/sim/property/acquire.rs`). Time is plain milliseconds; it begins at 0.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ fn at(millis: u64) -> Moment {
     Moment::from_nanos((1_000_000 + millis) * 1_000_000)
 }
 
-/// Asks for 2 s, waits for 10 s, rests for a second at first.
+/// Asks for 2 s, rests for 600 ms at first.
 fn class(on_error: OnError) -> Arc<Class> {
     let mut class = (*PolicyBook::builtin().class("scheduler", Moment::ZERO).unwrap()).clone();
     class.acquire.on_error = on_error;
