@@ -206,7 +206,7 @@ impl Life {
                     self.lose(Loss::HealConflict, now, out);
                 }
             }
-            _ => self.settle_heal(out),
+            _ => self.give_back(out),
         }
     }
 
@@ -219,17 +219,11 @@ impl Life {
         if matches!(self.state, State::Unproven { .. } | State::LocalOnly { .. }) {
             self.back_off(now);
         } else {
-            self.settle_heal(out);
-        }
-    }
-
-    /// The hold is over; a heal that may have been granted is undone.
-    fn settle_heal(&mut self, out: &mut Vec<Effect>) {
-        if self.heal_unknown {
             self.give_back(out);
         }
     }
 
+    /// The hold is over or has no use for it: a heal that may have been granted is undone.
     pub(super) fn give_back(&mut self, out: &mut Vec<Effect>) {
         if std::mem::take(&mut self.heal_unknown) {
             out.push(Effect::GiveBack);
