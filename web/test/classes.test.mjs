@@ -51,6 +51,25 @@ test('a class is switched to fail-closed for ten minutes, with a reason, and can
   await page.context().close();
 });
 
+test('a countdown begins with what was asked for and not with more', async () => {
+  const page = await open(chrome, stage.url);
+  // The page's clock ticks so seldom that its last tick is older than the answer.
+  await page.addInitScript(() => {
+    const real = window.setInterval;
+    window.setInterval = (what, every, ...rest) => real(what, every === 250 ? 60_000 : every, ...rest);
+  });
+  await page.goto(`${stage.url}/#/classes`);
+  const card = page.locator('[data-class="workflow"]');
+  await card.locator('[data-on-error="fail-open"]').waitFor();
+  // Older by more than the second that a countdown rounds to.
+  await page.waitForFunction((since) => performance.now() > since + 1100, await page.evaluate(() => performance.now()));
+  await stage.must('POST', '/v1/policies/workflow/overrides', { field: 'acquire.on_error', value: 'fail-closed', reason: 'long', lasting_ms: 600_000 });
+  assert.match(await card.getByRole('timer').innerText(), /reverts in (10:00|9:\d\d)/);
+  await stage.must('DELETE', '/v1/policies/workflow/overrides/acquire.on_error');
+  await card.locator('[data-on-error="fail-open"]').waitFor();
+  await page.context().close();
+});
+
 test('an override that somebody else made is seen, and reverts by itself', async () => {
   const page = await open(chrome, stage.url);
   await page.goto(`${stage.url}/#/classes`);
