@@ -1,13 +1,14 @@
 //! What all handlers share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::clock::{SharedClock, until};
 use leasehold::leasehold_core::Token;
 use leasehold::leasehold_core::rng::{RandomExt, SharedRandom};
 use leasehold::policy::Class;
-use leasehold::store::{Cause, Failure, Renewal, Renewed, SharedStore};
+use leasehold::store::{Answer, Cause, Failure, Renewal, Renewed, SharedStore};
 use leasehold::{Holder, Invalid, Locks, Name};
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -47,6 +48,8 @@ pub(crate) struct App {
     pub(crate) ledger: Arc<Ledger>,
     /// The control plane, if it is served.
     pub(crate) plane: Option<Served>,
+    /// The greatest fence that the store has shown.
+    seen: AtomicU64,
     /// How many requests may wait at once.
     waiting: Arc<Semaphore>,
     /// Fires when the daemon begins to stop: those who wait are told.
@@ -78,6 +81,7 @@ impl App {
             timing,
             limits: Limits::new(config.asking, config.keeping),
             waiters: Waiters::default(),
+            seen: AtomicU64::new(0),
             waiting: Arc::new(Semaphore::new(config.waiters)),
             stopping: CancellationToken::new(),
             tokens,
@@ -94,6 +98,23 @@ impl App {
     /// The wall clock in microseconds, for people and files.
     pub(crate) fn wall_micros(&self) -> i64 {
         jiff::Timestamp::try_from(self.clock.wall()).map_or(0, jiff::Timestamp::as_microsecond)
+    }
+
+    /// The greatest fence that the store has shown here, granted or someone else's.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// What the store has shown.
+    pub(crate) fn saw(&self, answer: &Result<Answer, Failure>) {
+        let fence = match answer {
+            Ok(Answer::Granted(grant)) => Some(grant.fence),
+            Ok(Answer::Busy(busy)) => busy.fence,
+            _ => None,
+        };
+        if let Some(fence) = fence {
+            self.seen.fetch_max(fence.get(), Ordering::Relaxed);
+        }
     }
 
     /// A class in force.

@@ -42,7 +42,8 @@ pub struct Acquire {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(maximum = 86_400_000))]
     pub lock_delay_ms: Option<u64>,
-    /// The highest fence the caller has seen: the new one is greater.
+    /// The highest fence the caller has seen: the new one is greater. At most a day ahead of the daemon's clock, unless the
+    /// daemon has met it too.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, pattern = "^[1-9][0-9]{0,15}$"))]
     pub floor: Option<Fence>,

@@ -9,7 +9,7 @@ use leasehold::leasehold_core::Token;
 use leasehold::leasehold_core::acquire::{Acquiring, End, Next};
 use leasehold::policy::{Class, check_store};
 use leasehold::store::{Answer, Ask, Cause, Failure, Grant, Mode, Promise};
-use leasehold::{Holder, Name};
+use leasehold::{Fence, Holder, Name};
 use leasehold_http::wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
 
 use super::leaving::Leaving;
@@ -22,6 +22,11 @@ use crate::problem::Refusal;
 
 /// The class of those who name none.
 pub(crate) const CLASS: &str = "scheduler";
+
+/// What a store's clock may be ahead of ours, in microseconds: a day.
+const AHEAD: u64 = 86_400_000_000;
+/// The year 2020 in microseconds: a clock before that was never set.
+const SET: u64 = 1_577_836_800_000_000;
 
 /// Acquire a lock
 ///
@@ -56,6 +61,7 @@ pub(crate) async fn acquire(
     let now = app.clock.now();
     let (took, waited) = (now.since(started), asking.wait.is_some());
     app.kept.acquired(&asking.ask, &answer, took, waited, now);
+    app.saw(&answer);
     match answer? {
         Answer::Granted(grant) => {
             app.audit
@@ -118,7 +124,7 @@ impl Asking {
             ask: Ask {
                 mode,
                 lock_delay: lock_delay.unwrap_or(class.release.lock_delay),
-                floor: want.floor,
+                floor: floor(app, want.floor)?,
                 queue: duration("queue_ms", want.queue_ms, 1, 600_000)?,
                 ..Ask::new(name.clone(), token, want.ttl_ms.map_or(Ok(class.ttl), ttl)?)
             },
@@ -168,6 +174,34 @@ fn make(app: &App, who: &Principal, name: &Name, want: &Acquire) -> Result<(Toke
         None => app.fresh_token(&holder, &class.name),
     };
     Ok((token, class))
+}
+
+/// A floor that the caller can have seen. Names of all tenants share the counters of fences, so one that nobody has issued
+/// would use up what others need.
+fn floor(app: &App, floor: Option<Fence>) -> Result<Option<Fence>, Refusal> {
+    let now = u64::try_from(app.wall_micros()).unwrap_or(0);
+    let most = highest(now, app.seen());
+    match floor {
+        Some(floor) if floor.get() > most => Err(Refusal::invalid(
+            "floor",
+            format!(
+                "floor {floor}: must be a fence that was seen here, at most {most}: a day ahead of the daemon's clock, or the \
+                 greatest that the store has shown it; if it was seen, set that clock right"
+            ),
+        )),
+        other => Ok(other),
+    }
+}
+
+/// The highest floor that is believed, by the daemon's clock and by the greatest fence it has seen.
+fn highest(now: u64, seen: u64) -> u64 {
+    // A clock that was never set says nothing of the store's; half of all fences leave the others centuries.
+    let ahead = if now < SET {
+        Fence::MAX.get() / 2
+    } else {
+        now.saturating_add(AHEAD)
+    };
+    seen.max(ahead)
 }
 
 /// One question.
@@ -261,5 +295,20 @@ async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Ans
             let said = "the grant came too late to be used";
             Err(Failure::unknown(Cause::TimedOut, said))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_are_believed_as_far_as_the_clock_or_the_store_goes() {
+        let now = SET + 1;
+        assert_eq!(highest(now, 0), now + AHEAD);
+        assert_eq!(highest(now, now + AHEAD + 1), now + AHEAD + 1);
+        // Without a clock the store's is not judged, and nothing comes near the end.
+        assert_eq!(highest(0, 0), Fence::MAX.get() / 2);
+        assert!(highest(0, 0) > SET);
     }
 }

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use leasehold::clock::{BootClock, Clock};
-use serde_json::json;
+use leasehold::leasehold_core::Token;
+use leasehold::store::Ask;
+use leasehold::{Fence, Ttl};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::stage::{Daemon, Plan, within};
+use crate::stage::{Daemon, Plan, eventually, within};
 
 async fn unharmed(daemon: &Daemon) {
     assert_eq!(daemon.get("/readyz").await.status, 200);
@@ -179,101 +182,49 @@ async fn slow_clients() {
     unharmed(&daemon).await;
 }
 
+/// Names of all tenants share the counters of fences: a floor near the largest fence would use one up for good.
 #[tokio::test]
-async fn one_connection_too_many() {
+async fn a_floor_does_not_shut_the_names_of_others() {
     let mut plan = Plan::new();
-    plan.config.connections = 3;
+    let tokens = plan.identities(&[("a", &["hold:a"]), ("b", &["hold:b"])]);
     let daemon = plan.start().await;
-    let mut open = Vec::new();
-    for _ in 0..3 {
-        let mut stream = daemon.connect().await;
-        let ask = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
-        stream.write_all(ask.as_bytes()).await.unwrap();
-        let mut first = [0; 1];
-        stream.read_exact(&mut first).await.unwrap();
-        open.push(stream);
-    }
-    let refused = daemon.raw("").await;
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (503, "overloaded"),
-        "{refused:?}"
-    );
-    assert_eq!(
-        refused.header("content-length").unwrap().parse(),
-        Ok(refused.text.len())
-    );
-    open.clear();
-    crate::stage::eventually("room again", async || daemon.get("/healthz").await.status == 200).await;
-}
-
-/// A flood of acquires uses its own budget up, and not that of renewals.
-#[tokio::test]
-async fn a_flood_does_not_cost_a_renewal() {
-    let mut plan = Plan::new();
-    plan.config.asking = leasehold_server::auth::Rate {
-        per_second: 0.001,
-        burst: 20.0,
-    };
-    let daemon = plan.start().await;
-    let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
-    let mut refused = 0;
-    for _ in 0..60 {
-        let reply = daemon.post("/v1/locks/job:1/acquire", json!({})).await;
-        if reply.status == 429 {
-            assert_eq!(reply.code(), "rate_limited");
-            assert!(reply.header("retry-after").is_some());
-            refused += 1;
+    let acquire = |who: usize, name: String, body| {
+        let (daemon, token) = (&daemon, Some(tokens[who].as_str()));
+        async move {
+            let path = format!("/v1/locks/{name}/acquire");
+            daemon.call("POST", &path, token, Some(body)).await
         }
-        let renew = json!({"token": mine["token"], "fence": mine["fence"]});
-        assert_eq!(daemon.post("/v1/locks/job:1/renew", renew).await.status, 200);
+    };
+    let largest = Fence::MAX.get();
+    for number in 0..300 {
+        let floor = json!({"floor": (largest - 1).to_string()});
+        let refused = acquire(0, format!("a:{number}"), floor).await;
+        assert_eq!((refused.status, refused.code().as_str()), (422, "invalid"));
+        assert_eq!(refused.json()["field"], "floor");
     }
-    assert!(refused >= 40, "{refused}");
+    // Some of these share a counter with some of those.
+    for number in 0..300 {
+        acquire(1, format!("b:{number}"), json!({})).await.ok();
+    }
+    // What a store whose clock is ahead has issued is respected: by hours at once, by days as soon as it was seen here.
+    let fence = |reply: Value| reply["fence"].as_str().unwrap().parse::<u64>().unwrap();
+    let hours = fence(acquire(1, "b:now".into(), json!({})).await.ok()) + 23 * 3_600_000_000;
+    let token = Token::parse(&format!("x|scheduler|{}", "0".repeat(32))).unwrap();
+    let ttl = Ttl::new(Duration::from_secs(3600)).unwrap();
+    let mut ahead = Ask::new("b:days".parse().unwrap(), token, ttl);
+    ahead.floor = Fence::new(hours + 48 * 3_600_000_000);
     daemon
-        .post("/v1/locks/job:1/release", json!({"token": mine["token"]}))
+        .store
+        .acquire(&ahead, Duration::from_secs(60))
         .await
-        .ok();
-}
-
-/// A flood of one identity's acquires, with every budget of its own used up, costs another identity neither an acquire nor a
-/// renewal.
-#[tokio::test]
-async fn a_flood_does_not_cost_another_identity() {
-    let mut plan = Plan::new();
-    let few = leasehold_server::auth::Rate {
-        per_second: 0.001,
-        burst: 20.0,
-    };
-    (plan.config.asking, plan.config.keeping) = (few, few);
-    let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
-    let daemon = plan.start().await;
-    let (flood, calm) = (Some(tokens[0].as_str()), Some(tokens[1].as_str()));
-    let call = |who, verb: &str, body| {
-        let path = format!("/v1/locks/team:1/{verb}");
-        let daemon = &daemon;
-        async move { daemon.call("POST", &path, who, Some(body)).await }
-    };
-    let mine = call(calm, "acquire", json!({})).await.ok();
-    let owned = json!({"token": mine["token"], "fence": mine["fence"]});
-    for verb in ["acquire", "renew"] {
-        let body = if verb == "acquire" {
-            json!({})
-        } else {
-            owned.clone()
-        };
-        let mut refused = 0;
-        for _ in 0..40 {
-            refused += u32::from(call(flood, verb, body.clone()).await.status == 429);
-        }
-        assert!(refused >= 15, "{verb}: {refused}");
+        .unwrap();
+    let busy = acquire(1, "b:days".into(), json!({})).await;
+    let days = fence(busy.json());
+    assert!(days > hours, "{busy:?}");
+    for (name, floor) in [("b:after-hours", hours), ("b:after-days", days)] {
+        let next = acquire(1, name.into(), json!({"floor": floor.to_string()})).await;
+        assert!(fence(next.clone().ok()) > floor, "{next:?}");
     }
-    for _ in 0..10 {
-        assert_eq!(call(calm, "renew", owned.clone()).await.status, 200);
-        assert_eq!(call(calm, "acquire", json!({})).await.code(), "busy");
-    }
-    call(calm, "release", json!({"token": mine["token"]})).await.ok();
-    // Nobody can use up what belongs to those who say nothing.
-    assert_eq!(daemon.get("/healthz").await.status, 200);
 }
 
 /// What is not HTTP, or too much of it, is answered or cut off (0), and nobody else notices.
@@ -330,7 +281,7 @@ async fn half_closed_and_reset_connections() {
             stream.write_all(ask.as_bytes()).await.unwrap();
             gone.push(stream);
         }
-        crate::stage::eventually("waiters", async || waiters().await == 20).await;
+        eventually("waiters", async || waiters().await == 20).await;
         for stream in &mut gone {
             if reset {
                 stream.set_zero_linger().unwrap();
@@ -341,7 +292,7 @@ async fn half_closed_and_reset_connections() {
         if reset {
             gone.clear();
         }
-        crate::stage::eventually("them to be forgotten", async || waiters().await == 0).await;
+        eventually("them to be forgotten", async || waiters().await == 0).await;
     }
     daemon
         .post("/v1/locks/job:1/release", json!({"token": mine["token"]}))

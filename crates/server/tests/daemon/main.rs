@@ -9,6 +9,7 @@
 
 mod canary;
 mod events;
+mod flood;
 mod holds;
 mod hostile;
 mod leaving;

@@ -1,0 +1,103 @@
+//! More connections and requests than there is room for: what keeps a lock is served all the same.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::stage::{Plan, eventually};
+
+#[tokio::test]
+async fn one_connection_too_many() {
+    let mut plan = Plan::new();
+    plan.config.connections = 3;
+    let daemon = plan.start().await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut stream = daemon.connect().await;
+        let ask = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut first = [0; 1];
+        stream.read_exact(&mut first).await.unwrap();
+        open.push(stream);
+    }
+    let refused = daemon.raw("").await;
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (503, "overloaded"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        refused.header("content-length").unwrap().parse(),
+        Ok(refused.text.len())
+    );
+    open.clear();
+    eventually("room again", async || daemon.get("/healthz").await.status == 200).await;
+}
+
+/// A flood of acquires uses its own budget up, and not that of renewals.
+#[tokio::test]
+async fn a_flood_does_not_cost_a_renewal() {
+    let mut plan = Plan::new();
+    plan.config.asking = leasehold_server::auth::Rate {
+        per_second: 0.001,
+        burst: 20.0,
+    };
+    let daemon = plan.start().await;
+    let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
+    let mut refused = 0;
+    for _ in 0..60 {
+        let reply = daemon.post("/v1/locks/job:1/acquire", json!({})).await;
+        if reply.status == 429 {
+            assert_eq!(reply.code(), "rate_limited");
+            assert!(reply.header("retry-after").is_some());
+            refused += 1;
+        }
+        let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+        assert_eq!(daemon.post("/v1/locks/job:1/renew", renew).await.status, 200);
+    }
+    assert!(refused >= 40, "{refused}");
+    daemon
+        .post("/v1/locks/job:1/release", json!({"token": mine["token"]}))
+        .await
+        .ok();
+}
+
+/// A flood of one identity's acquires, with every budget of its own used up, costs another identity neither an acquire nor a
+/// renewal.
+#[tokio::test]
+async fn a_flood_does_not_cost_another_identity() {
+    let mut plan = Plan::new();
+    let few = leasehold_server::auth::Rate {
+        per_second: 0.001,
+        burst: 20.0,
+    };
+    (plan.config.asking, plan.config.keeping) = (few, few);
+    let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
+    let daemon = plan.start().await;
+    let (flood, calm) = (Some(tokens[0].as_str()), Some(tokens[1].as_str()));
+    let call = |who, verb: &str, body| {
+        let path = format!("/v1/locks/team:1/{verb}");
+        let daemon = &daemon;
+        async move { daemon.call("POST", &path, who, Some(body)).await }
+    };
+    let mine = call(calm, "acquire", json!({})).await.ok();
+    let owned = json!({"token": mine["token"], "fence": mine["fence"]});
+    for verb in ["acquire", "renew"] {
+        let body = if verb == "acquire" {
+            json!({})
+        } else {
+            owned.clone()
+        };
+        let mut refused = 0;
+        for _ in 0..40 {
+            refused += u32::from(call(flood, verb, body.clone()).await.status == 429);
+        }
+        assert!(refused >= 15, "{verb}: {refused}");
+    }
+    for _ in 0..10 {
+        assert_eq!(call(calm, "renew", owned.clone()).await.status, 200);
+        assert_eq!(call(calm, "acquire", json!({})).await.code(), "busy");
+    }
+    call(calm, "release", json!({"token": mine["token"]})).await.ok();
+    // Nobody can use up what belongs to those who say nothing.
+    assert_eq!(daemon.get("/healthz").await.status, 200);
+}
