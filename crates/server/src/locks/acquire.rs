@@ -208,8 +208,10 @@ fn highest(now: u64, seen: u64) -> u64 {
 async fn once(app: &Arc<App>, asking: &Asking) -> Result<Answer, Failure> {
     let mut leaving = Leaving::new(app, asking);
     let answer = put(app, asking, &asking.ask, asking.within).await;
-    // Whatever the store said, or did not say, the caller hears of it now.
-    leaving.stay();
+    // What the store said, the caller hears now. What it did not say nobody knows.
+    if !matches!(&answer, Err(failure) if failure.unknown) {
+        leaving.stay();
+    }
     answer
 }
 

@@ -1,4 +1,4 @@
-//! What a caller who has gone may have got is taken back, if nobody could ask for it again.
+//! What a caller who has gone, or whom nobody could answer, may have got is taken back, if nobody could ask for it again.
 //!
 //! A caller with an id or a token of its own can ask again: over another connection, while the daemon has not noticed that the first
 //! one is cut off, or long before a first request that was held up arrives at all. What were taken back for one question

@@ -49,6 +49,32 @@ async fn a_late_request_takes_nothing_back_from_one_who_asked_again() {
     assert_eq!(renewed.status, 200, "{renewed:?}");
 }
 
+/// Nobody has the token that the daemon made for a request whose answer from the store was lost: what may have been granted is
+/// taken back.
+#[tokio::test]
+async fn an_unknown_answer_leaves_no_lease_that_nobody_could_give_back() {
+    let mut plan = Plan::new();
+    let chaos = Chaos::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    let daemon = plan.start().await;
+    chaos.acquire().lose_reply(1);
+    let lost = daemon.post("/v1/locks/demo/acquire", json!({})).await;
+    assert_eq!((lost.status, &lost.json()["unknown"]), (503, &json!(true)));
+    eventually("the name is free", async || {
+        daemon.get("/v1/locks/demo").await.ok()["held"] == false
+    })
+    .await;
+
+    // With an id it is kept for whoever asks again.
+    let want = json!({"id": "mine"});
+    chaos.acquire().lose_reply(1);
+    let lost = daemon.post("/v1/locks/demo/acquire", want.clone()).await;
+    assert_eq!((lost.status, &lost.json()["unknown"]), (503, &json!(true)));
+    let released = chaos.calls(Verb::Release);
+    daemon.post("/v1/locks/demo/acquire", want).await.ok();
+    assert_eq!(chaos.calls(Verb::Release), released);
+}
+
 /// Whoever hangs up while it waits leaves no place behind, whether it could ask again or not.
 #[tokio::test]
 async fn a_caller_that_goes_leaves_no_waiter() {
