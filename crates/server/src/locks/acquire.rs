@@ -262,8 +262,7 @@ async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Ans
                 tokio::select! {
                     biased;
                     () = app.stopping.cancelled() => {
-                        let said = "the daemon is stopping; ask again once it is back";
-                        return Err(Failure::not_done(Cause::Overloaded, said));
+                        return Err(stopped(machine.ambiguous() && !asking.orphan));
                     }
                     _ = until(&*app.clock, at, bell.woken()) => {}
                 }
@@ -298,6 +297,17 @@ async fn wait_for(app: &Arc<App>, asking: &Asking, wait: Duration) -> Result<Ans
             Err(Failure::unknown(Cause::TimedOut, said))
         }
     }
+}
+
+/// A wait that the daemon's end cuts short.
+fn stopped(unknown: bool) -> Failure {
+    if unknown {
+        let said = "the daemon is stopping, and the store did not answer an earlier question of this wait, which may still be \
+                    granted: ask again with the same id or token once it is back";
+        return Failure::unknown(Cause::Overloaded, said);
+    }
+    let said = "the daemon is stopping; ask again once it is back";
+    Failure::not_done(Cause::Overloaded, said)
 }
 
 #[cfg(test)]

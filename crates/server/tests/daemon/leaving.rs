@@ -75,6 +75,31 @@ async fn an_unknown_answer_leaves_no_lease_that_nobody_could_give_back() {
     assert_eq!(chaos.calls(Verb::Release), released);
 }
 
+/// A wait that the daemon's end cuts short is no definite no if the store did not answer one of its questions: with an id it
+/// may still be granted.
+#[tokio::test]
+async fn stopping_does_not_make_an_unknown_answer_a_no() {
+    let mut plan = Plan::new();
+    let chaos = Chaos::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    let mut daemon = plan.start().await;
+    daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
+    let asked = chaos.calls(Verb::Acquire);
+    chaos.acquire().lose_reply(1);
+    let waiting = daemon.post("/v1/locks/demo/acquire", json!({"id": "mine", "wait_ms": 60_000}));
+    let stopping = async {
+        chaos.reached(Verb::Acquire, asked + 2).await;
+        daemon.signal();
+    };
+    let (told, ()) = tokio::join!(waiting, stopping);
+    assert_eq!(
+        (told.status, &told.json()["unknown"]),
+        (503, &json!(true)),
+        "{told:?}"
+    );
+    daemon.stop().await;
+}
+
 /// Whoever hangs up while it waits leaves no place behind, whether it could ask again or not.
 #[tokio::test]
 async fn a_caller_that_goes_leaves_no_waiter() {
