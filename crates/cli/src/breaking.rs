@@ -2,7 +2,8 @@
 //!
 //! A daemon passes the question on to the holder, who reads it with its next renewal; a plain store carries no messages.
 //! Either way, whoever is alive renews: the lease is watched for as long as its class takes to renew, and one that is extended
-//! meanwhile is not broken without `--force`.
+//! meanwhile is not broken without `--force`. Of a class that does not renew, or that is not known here, silence says nothing: only
+//! the end of the lease does.
 
 use std::io::Write;
 use std::time::Duration;
@@ -28,8 +29,8 @@ use crate::{audit, complete};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(200);
-/// What is watched if nobody knows how often the class renews.
-const UNKNOWN: Duration = Duration::from_secs(20);
+/// The longest that anybody waits for the end of a lease.
+const LONGEST: Duration = Duration::from_secs(3600);
 /// On top of the interval: a renewal may be late by its time-out and one retry.
 const LATE: u32 = 2;
 
@@ -64,6 +65,8 @@ const BREAK_HELP: &str = "\
 What it does:
   Through a daemon, the holder is asked to let go. It watches the lease for as long as its class takes to renew it. A holder that renews meanwhile is alive, and its lease
   is not broken without --force. A lease that nobody renews is ended: exactly the grant that was seen, not a later one.
+  One of a class that does not renew, or that is not known here, is watched until its end; if that is more than an hour away, it is
+  not broken without --force or a --wait of your own.
   The name is free at once (or the next waiter's), with a greater fence. The broken holder learns of it with its next
   renewal and is stopped, or goes on, as its class says; its writes are refused where fences are checked.
   Who broke which lease, when and why is written down before and after, in audit_file (see `leasehold config show`).
@@ -82,15 +85,21 @@ enum Outcome {
     Broken,
     Free,
     Alive,
+    /// Nobody can tell whether its holder is alive, so it is taken to be.
+    Untold,
     Changed,
 }
 
 impl Outcome {
+    const fn alive(self) -> bool {
+        matches!(self, Self::Alive | Self::Untold)
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Broken => "broken",
             Self::Free => "free",
-            Self::Alive => "alive",
+            Self::Alive | Self::Untold => "alive",
             Self::Changed => "changed",
         }
     }
@@ -127,28 +136,18 @@ pub(crate) fn main(place: &Place, args: &BreakArgs) -> anyhow::Result<bool> {
         json!({
             "action": "break", "outcome": outcome, "name": name.as_str(), "store": desk.url.to_string(),
             "holder": lease.holder, "class": lease.class, "fence": fence.to_string(),
-            "reason": args.reason, "forced": args.force && seen == Outcome::Alive, "watched_ms": millis(watched),
+            "reason": args.reason, "forced": args.force && seen.alive(), "watched_ms": millis(watched),
         })
     };
-    if seen == Outcome::Free || seen == Outcome::Changed || (seen == Outcome::Alive && !args.force) {
+    if seen == Outcome::Free || seen == Outcome::Changed || (seen.alive() && !args.force) {
         audit::record(
             &audit_file,
-            entry(if seen == Outcome::Alive {
-                "refused"
-            } else {
-                seen.as_str()
-            }),
+            entry(if seen.alive() { "refused" } else { seen.as_str() }),
         )?;
         return conclude(args, Some(&lease), seen, watched);
     }
     audit::record(&audit_file, entry("begun"))?;
-    let given = end(
-        &desk,
-        &name,
-        fence,
-        &why(args, seen, watched),
-        seen == Outcome::Alive,
-    );
+    let given = end(&desk, &name, fence, &why(args, seen, watched), seen.alive());
     let outcome = match &given {
         Ok(Given::Released) => "broken",
         Ok(Given::NotOwned) => "changed",
@@ -168,14 +167,12 @@ pub(crate) fn main(place: &Place, args: &BreakArgs) -> anyhow::Result<bool> {
 
 /// The reason as a daemon's records have it: it knows our API token, but not who typed it or what was seen.
 fn why(args: &BreakArgs, seen: Outcome, watched: Duration) -> String {
-    let holder = if seen == Outcome::Alive { "alive" } else { "silent" };
-    let text = format!(
-        "{} ({}; holder {holder} for {})",
-        args.reason,
-        audit::actor(),
-        human(watched)
-    );
-    plain(&text)
+    let holder = match seen {
+        Outcome::Alive => format!("alive for {}", human(watched)),
+        Outcome::Untold => "not known to be alive or dead".to_owned(),
+        _ => format!("silent for {}", human(watched)),
+    };
+    plain(&format!("{} ({}; holder {holder})", args.reason, audit::actor()))
 }
 
 /// As much of a text as a daemon takes for a reason.
@@ -251,11 +248,11 @@ fn watch(
     (lease, answered): (&Lease, Moment),
     look: impl Fn() -> anyhow::Result<Option<Lease>>,
 ) -> anyhow::Result<(Outcome, Duration)> {
-    let window = match args.wait {
-        Some(wait) => wait,
-        None => window(place, lease)?,
-    };
+    let window = args.wait.or_else(|| window(place, lease));
     let asked = ask(desk, args, lease)?;
+    let Some(window) = window else {
+        return Ok((Outcome::Untold, Duration::ZERO));
+    };
     let started = BootClock.now();
     let end = started + window;
     if window > Duration::from_secs(1) {
@@ -290,27 +287,21 @@ fn watch(
     Ok((Outcome::Broken, BootClock.now().since(started)))
 }
 
-/// How long a living holder of this class may take to renew, or until the lease is over by itself.
-fn window(place: &Place, lease: &Lease) -> anyhow::Result<Duration> {
+/// How long a living holder of this class may take to renew, or until the lease is over by itself. `None` if neither says anything
+/// for longer than anybody waits.
+fn window(place: &Place, lease: &Lease) -> Option<Duration> {
     let class = lease.class.as_deref().and_then(|class| {
         let book = place.book().ok()?;
         book.class(class, BootClock.now()).ok()
     });
-    let renews = match class {
-        // It never renews, so only the end of its lease says anything.
-        Some(class) if class.renew.every.is_none() => Duration::MAX,
-        Some(class) => class
-            .renew
-            .every
-            .unwrap_or(UNKNOWN)
-            .saturating_add(class.renew.timeout * LATE),
-        None => UNKNOWN,
-    };
+    let renews = class.and_then(|class| {
+        let every = class.renew.every?;
+        Some(every.saturating_add(class.renew.timeout * LATE))
+    });
     // A little after its end, so that its end is seen.
-    Ok(lease
-        .remaining
-        .map_or(renews, |left| renews.min(left + LOOK))
-        .min(Duration::from_secs(3600)))
+    let ends = lease.remaining.map(|left| left + LOOK);
+    let first = renews.into_iter().chain(ends).min();
+    first.filter(|first| *first <= LONGEST)
 }
 
 fn conclude(
@@ -349,6 +340,10 @@ fn conclude(
             "{name} was not broken: {holder} is alive and renewed it within {}\n\
              stop that process, or break it all the same with --force; its work may then overlap with the next holder's",
             short(watched.max(LOOK))
+        )),
+        Outcome::Untold => say(&format!(
+            "{name} was not broken: nobody can tell whether {holder} is alive, because its class does not renew or is not known here\n\
+             stop that process, say with --wait how long to watch, or break it all the same with --force"
         )),
     }
     Ok(outcome == Outcome::Broken)

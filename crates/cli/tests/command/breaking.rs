@@ -169,3 +169,32 @@ fn the_window_follows_the_class() {
     let watched = valid("break", &printed(&broken))["watched_ms"].as_u64().unwrap();
     assert!((400..20_000).contains(&watched), "{watched}");
 }
+
+/// Whoever never renews says nothing by its silence, and neither does one of a class that only others know: without a word about how
+/// long to watch, it is not broken.
+#[test]
+fn silence_says_nothing_of_a_class_that_does_not_renew_or_is_not_known() {
+    let stage = Stage::sqlite();
+    let never = "ttl = \"2h\"\n";
+    let classes = format!(
+        "[class.elsewhere]\n{never}[class.elsewhere.renew]\nevery = \"never\"\n\
+         [class.once]\n{never}[class.once.renew]\nevery = \"never\"\n"
+    );
+    stage.write("leasehold.toml", &classes);
+    for name in ["elsewhere", "once"] {
+        let file = format!("t-{name}");
+        let taken = stage.run(&["acquire", name, "--class", name, "--token-file", &file]);
+        assert_eq!(code(&taken), 0, "{}", said(&taken));
+    }
+    stage.write("leasehold.toml", &classes.replace("elsewhere", "another"));
+    for name in ["elsewhere", "once"] {
+        let refused = stage.run(&["break", name, "--reason", "x", "-o", "json"]);
+        assert_eq!(code(&refused), 1, "{}", said(&refused));
+        assert_eq!(valid("break", &printed(&refused))["outcome"], "alive");
+        assert!(said(&refused).contains("nobody can tell"), "{}", said(&refused));
+        assert_eq!(last(&stage)["outcome"], "refused");
+        let forced = stage.run(&["break", name, "--reason", "x", "--force"]);
+        assert_eq!(code(&forced), 0, "{}", said(&forced));
+        assert_eq!(last(&stage)["forced"], true);
+    }
+}

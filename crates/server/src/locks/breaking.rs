@@ -25,7 +25,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Break a lock
 ///
 /// The holder is asked first and given `wait_ms` to let go. One that is alive is not broken without `force`: its lease was
-/// renewed meanwhile, or is not old enough to tell. The next grant has a greater fence.
+/// renewed meanwhile, is not old enough to tell, or is of a class that does not renew so often that one could tell. The next
+/// grant has a greater fence.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/break", tag = "locks", operation_id = "breakLock",
     params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
@@ -98,7 +99,7 @@ pub(crate) async fn break_lock(
                 return Err(Refusal::new(
                     StatusCode::CONFLICT,
                     "holder_alive",
-                    format!("{holder} holds {name} and is alive, or was heard of too recently to tell; say force if it must end all the same"),
+                    format!("{holder} holds {name} and is alive, or nobody can tell yet; say force if it must end all the same"),
                 )
                 .with(|problem| {
                     problem.holder = Some(holder.clone());
@@ -138,7 +139,8 @@ enum Found {
 /// Tells the holder, and watches the lease.
 ///
 /// Whoever renews every third of its TTL never lets half of what is left of a lease pass: so a lease that was seen at
-/// `r` and is seen again below `r / 2` without having grown is one whose holder is silent.
+/// `r` and is seen again below `r / 2` without having grown is one whose holder is silent. Of others only the end of the lease
+/// says anything.
 async fn ask_first(
     app: &App,
     name: &Name,
@@ -147,6 +149,7 @@ async fn ask_first(
     wait: Duration,
 ) -> Result<Found, Refusal> {
     let end = app.clock.now() + wait;
+    let telling = telling(app, first);
     let mut before = first.remaining;
     loop {
         if app.clock.now() >= end {
@@ -163,10 +166,19 @@ async fn ask_first(
             return Ok(Found::Alive);
         }
         before = Some(left);
-        if left < at_first / 2 {
+        if telling && left < at_first / 2 {
             return Ok(Found::Silent);
         }
     }
+}
+
+/// The holder is of a class that renews at least every third of its TTL.
+fn telling(app: &App, lease: &Lease) -> bool {
+    let class = lease.class.as_deref().and_then(|class| app.class(class).ok());
+    class.is_some_and(|class| {
+        let third = class.ttl.get() / 3;
+        class.renew.every.is_some_and(|every| every <= third)
+    })
 }
 
 async fn look(app: &App, name: &Name) -> Result<Option<Lease>, Refusal> {

@@ -225,3 +225,21 @@ async fn a_holder_that_lets_go_or_is_silent() {
         .unwrap();
     assert!(line.contains("\"forced\":false"), "{line}");
 }
+
+/// Whoever never renews, or not as often as one can tell, says nothing by its silence: it is not broken while its lease lasts.
+#[tokio::test]
+async fn silence_says_nothing_of_a_holder_that_does_not_renew() {
+    let daemon = Daemon::start().await;
+    let unknown = format!("me|no-such-class|{}", "0".repeat(32));
+    for who in [json!({"class": "admission"}), json!({"token": unknown})] {
+        let mut want = who.clone();
+        want["ttl_ms"] = json!(3000);
+        daemon.post("/v1/locks/demo/acquire", want).await.ok();
+        let ended = daemon
+            .post("/v1/locks/demo/break", json!({"reason": "x", "wait_ms": 60_000}))
+            .await
+            .ok();
+        // It ran out.
+        assert_eq!(ended["how"], "released", "{who}");
+    }
+}
