@@ -40,6 +40,7 @@ macro_rules! for_cases {
                 trap_11_grows_across_reopening [];
                 never_twice_under_racing_tasks [];
                 respects_the_floor [];
+                nothing_is_granted_above_the_largest [];
                 hand_over_respects_the_floor [Queue];
                 same_ask_same_fence [];
                 leaves_room_to_grow [];

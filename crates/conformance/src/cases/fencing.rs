@@ -9,7 +9,7 @@ use leasehold_core::clock::ClockExt;
 use leasehold_core::rng::{OsRandom, RandomExt};
 use leasehold_core::store::{Answer, Ask, Given, Promise};
 
-use crate::asker::{Asker, SLACK, long};
+use crate::asker::{Asker, SLACK, WITHIN, long};
 use crate::case::Verdict;
 use crate::fixture::Fixture;
 
@@ -162,6 +162,33 @@ pub async fn respects_the_floor(fixture: &dyn Fixture) -> Verdict {
     b.lets_go().await?;
     let third = Asker::new(&store, "job:1", "c")?.gets(long()).await?;
     grew("a grant at a floor", second.fence, third.fence)
+}
+
+/// Nothing is above the largest fence: who has seen it is refused, and what others are granted is as far from it as before.
+pub async fn nothing_is_granted_above_the_largest(fixture: &dyn Fixture) -> Verdict {
+    let store = fixture.open().await?;
+    let a = Asker::new(&store, "job:1", "a")?;
+    let ask = Ask {
+        floor: Some(Fence::MAX),
+        ..a.plain(long())
+    };
+    match store.acquire(&ask, WITHIN).await {
+        Ok(answer) => bail!(
+            "I2: the asker has seen {} and was answered {answer:?}",
+            Fence::MAX
+        ),
+        Err(failure) => ensure!(
+            !failure.unknown,
+            "I7: it is certain that nothing was granted: {failure}"
+        ),
+    }
+    let next = Asker::new(&store, "job:1", "b")?.gets(long()).await?;
+    ensure!(
+        next.fence.get() < Fence::MAX.get() / 2,
+        "a floor that was refused has brought the next fence to {}",
+        next.fence
+    );
+    Ok(())
 }
 
 /// The floor of a waiter counts when the lease is handed over to it, too.

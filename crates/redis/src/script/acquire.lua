@@ -29,7 +29,7 @@ if not value then
   end
   -- Above the floor, not at it: the floor may be this very name's last fence, from before the counter was lost.
   if ARGV[3] ~= '' and tonumber(ARGV[3]) >= fence then
-    fence = math.min(tonumber(ARGV[3]) + 1, MAX)
+    fence = tonumber(ARGV[3]) + 1
   end
   if fence > MAX then
     return redis.error_reply('LHFULL the fence counter has reached 2^53 - 1')

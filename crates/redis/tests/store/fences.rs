@@ -142,6 +142,14 @@ async fn r19_fences_keep_every_digit_up_to_the_largest_and_then_stop() {
     let failure = store.acquire(&ask("a", &token()), WITHIN).await.unwrap_err();
     assert!(!failure.unknown && failure.cause == Cause::Corrupt, "{failure}");
     assert_eq!(run::<Option<String>>(&mut cli, "GET lock:a").await, None);
+
+    // Nor is the largest issued again to one who has seen it, by a server that has forgotten it.
+    let _: () = run(&mut cli, "FLUSHALL").await;
+    asking = ask("a", &token());
+    asking.floor = Some(Fence::MAX);
+    let failure = store.acquire(&asking, WITHIN).await.unwrap_err();
+    assert!(!failure.unknown && failure.cause == Cause::Corrupt, "{failure}");
+    assert_eq!(run::<Option<String>>(&mut cli, "GET lock:a").await, None);
 }
 
 #[tokio::test]
