@@ -11,7 +11,6 @@ use leasehold::policy::Class;
 use leasehold::store::{Answer, Cause, Failure, Renewal, Renewed, SharedStore};
 use leasehold::{Holder, Invalid, Locks, Name};
 use sha2::{Digest, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Audit;
@@ -20,6 +19,7 @@ use crate::config::Config;
 use crate::holds::Holds;
 use crate::ledger::Ledger;
 use crate::parts::Timing;
+use crate::places::{Place, Places};
 use crate::plane::Served;
 use crate::problem::Refusal;
 use crate::record::{Kept, Recorder};
@@ -50,8 +50,8 @@ pub(crate) struct App {
     pub(crate) plane: Option<Served>,
     /// The greatest fence that the store has shown.
     seen: AtomicU64,
-    /// How many requests may wait at once.
-    waiting: Arc<Semaphore>,
+    /// For requests that wait.
+    places: Arc<Places>,
     /// Fires when the daemon begins to stop: those who wait are told.
     pub(crate) stopping: CancellationToken,
     /// Makes tokens from ids.
@@ -82,7 +82,7 @@ impl App {
             limits: Limits::new(config.asking, config.keeping),
             waiters: Waiters::default(),
             seen: AtomicU64::new(0),
-            waiting: Arc::new(Semaphore::new(config.waiters)),
+            places: Places::new(config.waiters(), config.tokens.is_some()),
             stopping: CancellationToken::new(),
             tokens,
             locks,
@@ -161,15 +161,13 @@ impl App {
     }
 
     /// A place among those who wait.
-    pub(crate) fn wait(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
-            Refusal::new(
-                http::StatusCode::TOO_MANY_REQUESTS,
-                "too_many_waiters",
-                "too many requests wait in this daemon already; come again later",
-            )
-            .retry_after(Duration::from_secs(1))
-        })
+    pub(crate) fn wait(&self) -> Result<Place, Refusal> {
+        self.places.take(None).ok_or_else(crowded)
+    }
+
+    /// A place among those who wait, of this caller's share.
+    pub(crate) fn wait_as(&self, who: &Principal) -> Result<Place, Refusal> {
+        self.places.take(Some(who.id())).ok_or_else(crowded)
     }
 
     /// The token that this caller's id stands for on this name. The same every time, also after a restart; nobody without
@@ -190,6 +188,17 @@ impl App {
     pub(crate) fn fresh_token(&self, holder: &Holder, class: &str) -> Token {
         Token::fresh(holder, class, &*self.random)
     }
+}
+
+fn crowded() -> Refusal {
+    Refusal::new(
+        http::StatusCode::TOO_MANY_REQUESTS,
+        "too_many_waiters",
+        "too many requests wait in this daemon already, or too many of yours; come again later",
+    )
+    .retry_after(Duration::from_secs(1))
+    // Its connection is one that somebody else may need.
+    .close()
 }
 
 fn silent(within: Duration) -> Failure {

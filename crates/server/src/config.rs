@@ -30,8 +30,6 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// The most connections at once.
     pub connections: usize,
-    /// The most requests that wait at once: long polls, waiting acquires.
-    pub waiters: usize,
     /// The longest that a request waits, whatever it asks for.
     pub longest_wait: Duration,
     /// How often one identity may ask.
@@ -70,7 +68,6 @@ impl Config {
             head_timeout: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
             connections: 16_384,
-            waiters: 16_384,
             longest_wait: Duration::from_secs(60),
             asking: Rate {
                 per_second: 20_000.0,
@@ -83,6 +80,13 @@ impl Config {
             events: 10_000,
             drain: Duration::from_secs(10),
         }
+    }
+
+    /// The most requests that wait at once: long polls, waiting acquires, streams. A quarter of the connections is left to those
+    /// that are answered at once, renewals above all.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.connections - self.connections.div_ceil(4)
     }
 
     /// Clients are known by their certificates.

@@ -15,13 +15,14 @@ use http::{HeaderMap, HeaderValue};
 use leasehold::clock::until;
 use leasehold_http::wire::Problem;
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::auth::{Principal, Role};
 use crate::document::{Asked, Caller};
 use crate::locks::beginning;
+use crate::places::Place;
 use crate::problem::Refusal;
 
 /// How often something is said even if nothing happens: so that both ends know the other is there.
@@ -59,7 +60,7 @@ pub(crate) async fn follow(
     if app.stopping.is_cancelled() {
         return Err(Refusal::stopping());
     }
-    let place = app.wait()?;
+    let place = app.wait_as(&who)?;
     let feed = &app.recorder.feed;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let mut first = String::from("retry: 1000\n\n");
@@ -95,7 +96,7 @@ struct Following {
     seq: u64,
     bell: watch::Receiver<u64>,
     ready: VecDeque<String>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Following {

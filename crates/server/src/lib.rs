@@ -41,6 +41,7 @@ mod openapi;
 mod parts;
 mod past;
 mod peer;
+mod places;
 mod plane;
 mod policies;
 mod problem;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use leasehold::Invalid;
 use leasehold::store::{Busy, Cause, Failure};
@@ -18,6 +18,7 @@ pub struct Refusal {
     problem: Box<Problem>,
     retry_after: Option<Duration>,
     allow: Option<String>,
+    close: bool,
 }
 
 impl Refusal {
@@ -35,6 +36,7 @@ impl Refusal {
             }),
             retry_after: None,
             allow: None,
+            close: false,
         }
     }
 
@@ -49,6 +51,13 @@ impl Refusal {
     #[must_use]
     pub fn allow(mut self, methods: String) -> Self {
         self.allow = Some(methods);
+        self
+    }
+
+    /// With the end of the connection.
+    #[must_use]
+    pub(crate) fn close(mut self) -> Self {
+        self.close = true;
         self
     }
 
@@ -200,6 +209,9 @@ impl IntoResponse for Refusal {
         }
         if let Some(allow) = self.allow.and_then(|allow| HeaderValue::from_str(&allow).ok()) {
             headers.insert(ALLOW, allow);
+        }
+        if self.close {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -8,7 +8,7 @@ use leasehold_http::wire::{Problem, Wait, Waited};
 
 use super::{duration, token};
 use crate::app::App;
-use crate::document::{Doc, LockName};
+use crate::document::{Caller, Doc, LockName};
 use crate::problem::Refusal;
 
 /// Wait for a hint
@@ -26,13 +26,14 @@ use crate::problem::Refusal;
 )]
 pub(crate) async fn wait(
     State(app): State<Arc<App>>,
+    Caller(who): Caller,
     LockName(name): LockName,
     Doc(wait): Doc<Wait>,
 ) -> Result<Doc<Waited>, Refusal> {
     let token = token(&wait.token)?;
     let wait = duration("wait_ms", Some(wait.wait_ms), 0, 60_000)?.unwrap_or_default();
     let wait = wait.min(app.config.longest_wait);
-    let _place = app.wait()?;
+    let _place = app.wait_as(&who)?;
     let now = app.clock.now();
     let bell = app.waiters.listen(&**app.store(), &name, &token, wait, now);
     tokio::select! {

@@ -199,11 +199,17 @@ fn answer(submitted: Submitted) -> (StatusCode, Doc<JobView>) {
 )]
 pub(crate) async fn show(
     State(app): Daemon,
+    Caller(who): Caller,
     Id(id): Id,
     Asked(look): Asked<Look>,
 ) -> Result<Doc<JobView>, Refusal> {
     let plane = &app.served()?.plane;
-    let job = look.at(&app, |job: &leasehold_plane::Job| job.version, || plane.job(&id));
+    let job = look.at(
+        &app,
+        &who,
+        |job: &leasehold_plane::Job| job.version,
+        || plane.job(&id),
+    );
     Ok(Doc(job.await?.into()))
 }
 

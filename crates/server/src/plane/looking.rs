@@ -8,6 +8,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::App;
+use crate::auth::Principal;
 use crate::past::number;
 use crate::problem::Refusal;
 
@@ -34,6 +35,7 @@ impl Look {
     pub(crate) async fn at<T, F: Future<Output = Result<T, PlaneError>>>(
         self,
         app: &App,
+        who: &Principal,
         version: impl Fn(&T) -> u64,
         read: impl Fn() -> F,
     ) -> Result<T, Refusal> {
@@ -42,7 +44,7 @@ impl Look {
         let (Some(after), false) = (after, wait.is_zero()) else {
             return Ok(read().await?);
         };
-        let _place = app.wait()?;
+        let _place = app.wait_as(who)?;
         let end = app.clock.now() + wait.min(app.config.longest_wait);
         loop {
             let found = read().await?;

@@ -150,11 +150,12 @@ pub(crate) async fn start(
 )]
 pub(crate) async fn show(
     State(app): Daemon,
+    Caller(who): Caller,
     Id(id): Id,
     Asked(look): Asked<Look>,
 ) -> Result<Doc<RunView>, Refusal> {
     let plane = &app.served()?.plane;
-    let run = look.at(&app, |run: &Run| run.version, || plane.run(&id));
+    let run = look.at(&app, &who, |run: &Run| run.version, || plane.run(&id));
     Ok(Doc(run.await?.into()))
 }
 

@@ -1,9 +1,11 @@
 //! More connections and requests than there is room for: what keeps a lock is served all the same.
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::stage::{Plan, eventually};
+use crate::stage::{Plan, Reply, eventually, within};
 
 #[tokio::test]
 async fn one_connection_too_many() {
@@ -100,4 +102,49 @@ async fn a_flood_does_not_cost_another_identity() {
     call(calm, "release", json!({"token": mine["token"]})).await.ok();
     // Nobody can use up what belongs to those who say nothing.
     assert_eq!(daemon.get("/healthz").await.status, 200);
+}
+
+/// Requests that wait leave room for those that keep a lock, and those of one identity for another's: whoever must renew finds a
+/// connection.
+#[tokio::test]
+async fn requests_that_wait_leave_room_for_renewals() {
+    let mut plan = Plan::new();
+    plan.config.connections = 8;
+    let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
+    let daemon = plan.start().await;
+    let calm = async |verb: &str, body| {
+        let path = format!("/v1/locks/team:1/{verb}");
+        let asking = daemon.call("POST", &path, Some(&tokens[1]), Some(body));
+        within("an answer", asking).await
+    };
+    let mine = calm("acquire", json!({})).await.ok();
+
+    // Over connections that they would keep.
+    let body = r#"{"wait_ms":60000}"#;
+    let ask = format!(
+        "POST /v1/locks/team:1/acquire HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        daemon.address,
+        tokens[0],
+        body.len()
+    );
+    let mut waiting = FuturesUnordered::new();
+    for _ in 0..8 {
+        let mut stream = daemon.connect().await;
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        waiting.push(async move {
+            let mut said = Vec::new();
+            stream.read_to_end(&mut said).await.unwrap();
+            Reply::parse(&said)
+        });
+    }
+    // Half of three quarters of the connections may wait. The others are told, and keep no connection.
+    for _ in 3..8 {
+        let told = within("one to be told", waiting.next()).await.unwrap();
+        assert_eq!((told.status, told.code().as_str()), (429, "too_many_waiters"));
+    }
+    let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+    assert_eq!(calm("renew", renew).await.status, 200);
+    let waited = calm("acquire", json!({"wait_ms": 50})).await;
+    assert_eq!((waited.status, waited.code().as_str()), (409, "busy"));
 }
