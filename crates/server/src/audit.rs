@@ -4,28 +4,28 @@
 //! out or put in breaks the chain there. What an administrator does is on the disk before it is answered; the rest follows
 //! within a moment.
 
+mod chain;
+mod whole;
+
 use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
+use chain::{Chain, mend};
+pub use chain::{Verified, verify};
 use jiff::Timestamp;
 use leasehold::clock::SharedClock;
 use leasehold::{Fence, Name};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
+use whole::Whole;
 
 use crate::auth::Principal;
 use crate::ledger::private;
 
 /// How many lines may wait for the disk.
 const QUEUE: usize = 65_536;
-/// What the first line follows.
-const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-
 /// The audit log.
 pub(crate) struct Audit {
     /// None: nothing is kept.
@@ -81,40 +81,6 @@ impl Act {
     }
 }
 
-/// A line, in the order its hash is made of.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    seq: u64,
-    at: String,
-    actor: String,
-    action: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    fence: Option<Fence>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    forced: Option<bool>,
-    prev: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    hash: Option<String>,
-}
-
-impl Line {
-    fn seal(&mut self) -> String {
-        self.hash = None;
-        let text = serde_json::to_string(self).unwrap_or_default();
-        let hash: String = Sha256::digest(text.as_bytes())
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        self.hash = Some(hash.clone());
-        hash
-    }
-}
-
 impl Audit {
     /// Goes on with the file in this folder; without one, nothing is kept. A last line that was cut off when the machine went
     /// down is taken out, and the next line says so.
@@ -130,46 +96,24 @@ impl Audit {
         let shown = path.display().to_string();
         private(&path).map_err(|why| format!("{shown}: {why}"))?;
         let cut = mend(&path).map_err(|error| format!("{shown}: {error}"))?;
-        let mut last = verify(&path).map_err(|broken| format!("{shown}: {broken}"))?;
+        let last = verify(&path).map_err(|broken| format!("{shown}: {broken}"))?;
         let file = File::options().append(true).open(&path);
-        let mut file = file.map_err(|error| format!("{shown}: {error}"))?;
+        let opened = file.and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (length, file) = opened.map_err(|error| format!("{shown}: {error}"))?;
         if cut > 0 {
             let detail = format!("the last line was cut off after {cut} bytes, and is taken out");
             let act = Act::new("mended", &Principal::new("daemon", [])).detail(&detail);
             let _ = lines.try_send((act, None));
         }
+        let mut chain = Chain::new(last, Whole::new(file, length));
         thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || {
                 while let Ok((act, told)) = queue.recv() {
-                    let mut line = Line {
-                        seq: last.lines + 1,
-                        at: format!("{:.6}", Timestamp::try_from(clock.wall()).unwrap_or_default()),
-                        actor: act.actor,
-                        action: act.action.to_owned(),
-                        name: act.name,
-                        fence: act.fence,
-                        detail: act.detail,
-                        forced: act.forced,
-                        prev: last.hash.clone(),
-                        hash: None,
-                    };
-                    let hash = line.seal();
-                    let mut text = serde_json::to_string(&line).unwrap_or_default();
-                    text.push('\n');
-                    let mut written = file.write_all(text.as_bytes());
-                    if told.is_some() {
-                        written = written.and_then(|()| file.sync_data());
-                    }
-                    match written {
-                        Ok(()) => {
-                            last = Verified {
-                                lines: line.seq,
-                                hash,
-                            };
-                            // Dropped without a word if it is not on the disk.
-                            let _ = told.map(|told| told.send(()));
-                        }
+                    let at = format!("{:.6}", Timestamp::try_from(clock.wall()).unwrap_or_default());
+                    match chain.add(act, at, told.is_some()) {
+                        // Dropped without a word if it is not on the disk.
+                        Ok(()) => drop(told.map(|told| told.send(()))),
                         Err(error) => tracing::error!(%error, "the audit log could not be written"),
                     }
                 }
@@ -198,69 +142,6 @@ impl fmt::Debug for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Audit")
     }
-}
-
-/// Takes a last line without an end out, and answers how long it was. A whole line is one write with its end: what has none is
-/// what a machine that lost its power left of one, and nobody was told that it is on the disk.
-fn mend(path: &Path) -> std::io::Result<u64> {
-    let file = File::options().read(true).write(true).open(path)?;
-    let whole = file.metadata()?.len();
-    let mut reader = BufReader::new(&file);
-    let (mut ended, mut piece) = (0, Vec::new());
-    loop {
-        piece.clear();
-        let read = reader.read_until(b'\n', &mut piece)?;
-        if read == 0 || piece.last() != Some(&b'\n') {
-            break;
-        }
-        ended += u64::try_from(read).unwrap_or(u64::MAX);
-    }
-    if ended < whole {
-        file.set_len(ended)?;
-        file.sync_data()?;
-    }
-    Ok(whole.saturating_sub(ended))
-}
-
-/// The end of a chain that holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
-    /// How many lines.
-    pub lines: u64,
-    /// The hash of the last.
-    pub hash: String,
-}
-
-/// Checks an audit log from its first line to its last.
-///
-/// # Errors
-/// The first line at which the chain is broken, or why the file cannot be read.
-pub fn verify(path: &Path) -> Result<Verified, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let mut last = Verified {
-        lines: 0,
-        hash: GENESIS.to_owned(),
-    };
-    for (at, text) in BufReader::new(file).lines().enumerate() {
-        let broken = |why: &str| format!("line {}: {why}", at + 1);
-        let text = text.map_err(|error| broken(&error.to_string()))?;
-        let mut line: Line =
-            serde_json::from_str(&text).map_err(|_| broken("is not a line of an audit log"))?;
-        let claimed = line.hash.clone().unwrap_or_default();
-        if line.seq != last.lines + 1 || line.prev != last.hash {
-            return Err(broken(
-                "does not follow the line before it: a line was taken out, put in or moved",
-            ));
-        }
-        if line.seal() != claimed {
-            return Err(broken("was changed after it was written"));
-        }
-        last = Verified {
-            lines: line.seq,
-            hash: claimed,
-        };
-    }
-    Ok(last)
 }
 
 #[cfg(test)]
