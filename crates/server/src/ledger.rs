@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -40,9 +40,14 @@ impl Scribe for SyncSender<Step> {
     }
 }
 
+/// An answer that is given once it is known whether the transaction is in the file.
+type Owed = Box<dyn FnOnce(Result<(), String>) + Send>;
+
 /// The file, and the way to whoever writes it.
 pub(crate) struct Ledger {
     scribe: Arc<dyn Scribe>,
+    /// Where answers wait for the end of a transaction; none if each step is one of its own.
+    owed: Option<Sender<Owed>>,
     /// Locked as long as this daemon lives: two on one folder would undo each other's work.
     lock: Mutex<Option<fs::File>>,
     closed: AtomicBool,
@@ -72,26 +77,35 @@ impl Ledger {
             )
             .and_then(|()| prepare_tables(&connection))
             .map_err(|error| format!("the daemon's file cannot be used: {error}"))?;
-        let (steps, queue) = sync_channel(QUEUE);
+        let (ledger, writer) = Self::on(connection, lock);
         thread::Builder::new()
             .name("ledger".to_owned())
-            .spawn(move || write(connection, &queue))
+            .spawn(writer)
             .map_err(|error| error.to_string())?;
-        Ok(Self::of(Arc::new(steps), lock))
+        Ok(ledger)
     }
 
-    /// Has someone else write it.
+    /// On this connection, and what must be run to write it.
+    fn on(connection: Connection, lock: Option<fs::File>) -> (Self, impl FnOnce() + Send) {
+        let (steps, queue) = sync_channel(QUEUE);
+        let (owe, owed) = channel();
+        let ledger = Self::of(Arc::new(steps), Some(owe), lock);
+        (ledger, move || write(connection, &queue, &owed))
+    }
+
+    /// Has someone else write it, each step as a transaction of its own.
     pub(crate) fn with(scribe: Arc<dyn Scribe>) -> Self {
-        let ledger = Self::of(scribe, None);
+        let ledger = Self::of(scribe, None, None);
         ledger.note(|db| {
             let _ = prepare_tables(db);
         });
         ledger
     }
 
-    fn of(scribe: Arc<dyn Scribe>, lock: Option<fs::File>) -> Self {
+    fn of(scribe: Arc<dyn Scribe>, owed: Option<Sender<Owed>>, lock: Option<fs::File>) -> Self {
         Self {
             scribe,
+            owed,
             lock: Mutex::new(lock),
             closed: AtomicBool::new(false),
         }
@@ -119,16 +133,39 @@ impl Ledger {
         &self,
         step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, String> {
+        self.answered(step, self.owed.clone()).await
+    }
+
+    /// Reads this, as it is with everything that was noted before. What else could not be written is not its concern.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        self.answered(step, None).await
+    }
+
+    async fn answered<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        owed: Option<Sender<Owed>>,
+    ) -> Result<T, String> {
         let (answer, asked) = oneshot::channel();
         let step: Step = Box::new(move |connection| {
-            let _ = answer.send(step(connection));
+            let done = step(connection).map_err(|error| error.to_string());
+            let tell = move |committed: Result<(), String>| {
+                let _ = answer.send(done.and_then(|done| committed.map(|()| done)));
+            };
+            match owed.filter(|_| !connection.is_autocommit()) {
+                Some(owed) => drop(owed.send(Box::new(tell))),
+                None => tell(Ok(())),
+            }
         });
         // Only full when the disk has stopped; and then nothing should be promised.
         self.scribe
             .take(step)
             .map_err(|Full| "the daemon's file cannot keep up".to_owned())?;
         match asked.await {
-            Ok(done) => done.map_err(|error| error.to_string()),
+            Ok(done) => done,
             Err(_) => Err("the daemon's file is closed".to_owned()),
         }
     }
@@ -182,7 +219,7 @@ pub(crate) fn private(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn write(connection: Connection, queue: &Receiver<Step>) {
+fn write(connection: Connection, queue: &Receiver<Step>, owed: &Receiver<Owed>) {
     while let Ok(first) = queue.recv() {
         // Many steps, one transaction: what waits meanwhile shares its price.
         let begun = connection.execute_batch("BEGIN IMMEDIATE").is_ok();
@@ -191,9 +228,15 @@ fn write(connection: Connection, queue: &Receiver<Step>) {
             let Ok(step) = queue.try_recv() else { break };
             step(&connection);
         }
+        let mut committed = Ok(());
+        // Also if a step's failure has ended the transaction: what was before it is lost, and this says so.
         if begun && let Err(error) = connection.execute_batch("COMMIT") {
             tracing::error!(%error, "the daemon's file could not be written");
             let _ = connection.execute_batch("ROLLBACK");
+            committed = Err(error.to_string());
+        }
+        for tell in owed.try_iter() {
+            tell(committed.clone());
         }
     }
 }
@@ -237,6 +280,9 @@ impl fmt::Debug for Ledger {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
     use super::*;
 
     /// A daemon of this version finds the file of an earlier one, with a hold in it.
@@ -257,5 +303,96 @@ mod tests {
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
         });
         assert_eq!(known.unwrap(), (7, String::new()));
+    }
+
+    /// A file in a folder, and two connections to it. What is put into `child` without a parent shows when it is committed.
+    fn file() -> (tempfile::TempDir, Connection, Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Connection::open(folder.path().join("daemon.db")).unwrap();
+        let (first, second) = (open(), open());
+        first
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; PRAGMA foreign_keys = ON;
+                 CREATE TABLE parent (id INTEGER PRIMARY KEY);
+                 CREATE TABLE child (of INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED);",
+            )
+            .unwrap();
+        (folder, first, second)
+    }
+
+    fn rows(db: &Connection) -> i64 {
+        db.query_row(
+            "SELECT (SELECT count(*) FROM parent) + (SELECT count(*) FROM child)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap()
+    }
+
+    /// Someone who has asked, and looks into the file as soon as there is an answer.
+    struct Asker {
+        asking: Option<Pin<Box<dyn Future<Output = Result<usize, String>> + Send>>>,
+        second: Connection,
+        seen: Option<i64>,
+    }
+
+    impl Asker {
+        fn look(&mut self) {
+            let mut context = Context::from_waker(Waker::noop());
+            if let Some(asking) = &mut self.asking
+                && asking.as_mut().poll(&mut context).is_ready()
+            {
+                self.asking = None;
+                self.seen = Some(rows(&self.second));
+            }
+        }
+    }
+
+    /// Whoever is answered can rely on it: from then on everybody sees it, and so does the next life.
+    #[tokio::test]
+    async fn what_is_answered_is_in_the_file() {
+        let (_folder, first, second) = file();
+        let (ledger, writer) = Ledger::on(first, None);
+        let ledger = Arc::new(ledger);
+        let asking = Arc::clone(&ledger);
+        let asking = async move {
+            let step = |db: &Connection| db.execute("INSERT INTO parent DEFAULT VALUES", []);
+            asking.ask(step).await
+        };
+        let asker = Arc::new(Mutex::new(Asker {
+            asking: Some(Box::pin(asking)),
+            second,
+            seen: None,
+        }));
+        asker.lock().unwrap().look();
+        // The next step of the same transaction: nothing is written yet that was.
+        let then = Arc::clone(&asker);
+        ledger.note(move |_| then.lock().unwrap().look());
+        thread::spawn(writer);
+        ledger.close().await;
+        let mut asker = asker.lock().unwrap();
+        asker.look();
+        assert_eq!(asker.seen, Some(1));
+    }
+
+    /// A disk that is full says so when a transaction ends.
+    #[tokio::test]
+    async fn what_cannot_be_committed_is_not_answered_as_done() {
+        let (_folder, first, second) = file();
+        let (ledger, writer) = Ledger::on(first, None);
+        let bad = ledger.ask(|db| db.execute("INSERT INTO child VALUES (7)", []));
+        let good = ledger.ask(|db| db.execute("INSERT INTO parent DEFAULT VALUES", []));
+        let write = async {
+            // Both wait by now: they share a transaction.
+            thread::spawn(writer);
+        };
+        let (bad, good, ()) = tokio::join!(bad, good, write);
+        assert!(bad.is_err() && good.is_err(), "{bad:?} {good:?}");
+        assert_eq!(rows(&second), 0);
+        // And it goes on.
+        let after = ledger
+            .ask(|db| db.execute("INSERT INTO parent DEFAULT VALUES", []))
+            .await;
+        assert_eq!((after, rows(&second)), (Ok(1), 1));
     }
 }

@@ -249,7 +249,7 @@ pub(crate) async fn clear(
 pub(crate) async fn history(State(app): State<Arc<App>>) -> Result<Doc<Changes>, Refusal> {
     let changes = app
         .ledger
-        .ask(|db| {
+        .read(|db| {
             let mut statement = db
                 .prepare_cached("SELECT at, class, change FROM policy_change ORDER BY seq DESC LIMIT 1000")?;
             let rows = statement.query_map(params![], |row| {

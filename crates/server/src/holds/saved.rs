@@ -51,7 +51,7 @@ impl Holds {
     /// What the last life held.
     pub(crate) async fn saved(&self) -> Result<Vec<Row>, String> {
         self.ledger
-            .ask(|db| {
+            .read(|db| {
                 let mut statement = db.prepare(
                     "SELECT id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since, attempt FROM hold",
                 )?;

@@ -197,7 +197,7 @@ impl History {
         seen: impl Fn(&Name) -> bool + Send + 'static,
     ) -> Result<Vec<HistoryRow>, String> {
         self.ledger
-            .ask(move |db| {
+            .read(move |db| {
                 let mut rows = Vec::new();
                 let mut statement = db.prepare_cached(
                     "SELECT seq, name, class, holder, fence, since, until, ended, why FROM history
