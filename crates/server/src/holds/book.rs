@@ -354,7 +354,8 @@ impl Held {
             Standing::LocalOnly => "local_only",
             _ => "proven",
         };
-        let valid_ms = millis(self.due.since(now));
+        // It may have been told more under another policy, or by another life: that is kept, and not told again.
+        let valid_ms = millis(self.due.since(now).min(hold.remaining()));
         Some(Ok(HoldView {
             id: id.to_owned(),
             name: self.name.to_string(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::clock::{ClockExt, Moment};
+use leasehold::clock::ClockExt;
 use leasehold::leasehold_core::{Request, Resumed, Tweaks};
 use leasehold::{Error, Hold, Holder, Invalid, Name};
 
@@ -88,14 +88,16 @@ async fn attempt(app: &Arc<App>, row: &Row, name: &Name) -> Result<Option<Hold>,
 
 fn held(app: &App, row: &Row, name: &Name) -> Result<Held, Invalid> {
     let class = app.class(&row.class)?;
+    let heartbeat = Duration::from_millis(row.heartbeat_ms);
     Ok(Held {
         hold: None,
         name: name.clone(),
         owner: row.owner.clone(),
         holder: row.holder.clone(),
         class: row.class.clone(),
-        heartbeat: Duration::from_millis(row.heartbeat_ms),
-        due: Moment::ZERO,
+        heartbeat,
+        // No life has told it more than that, whatever the policy was then.
+        due: app.clock.now() + heartbeat,
         on_failure: class.renew.on_failure,
         ttl: row.ttl_ms.map_or(class.ttl.get(), Duration::from_millis),
         asked: None,

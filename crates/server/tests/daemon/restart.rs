@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::clock::{BootClock, Clock};
 use leasehold::leasehold_core::store::Claim;
 use leasehold::store::Giving;
 use serde_json::json;
@@ -12,11 +13,16 @@ use crate::stage::{Daemon, Plan, eventually};
 async fn again(daemon: &mut Daemon, between: impl AsyncFnOnce()) -> Daemon {
     daemon.stop().await;
     between().await;
+    next(daemon).start().await
+}
+
+/// The next life of this daemon.
+fn next(daemon: &Daemon) -> Plan {
     let mut plan = Plan::new();
     plan.config.state = Some(daemon.state());
     plan.store = Arc::clone(&daemon.store);
     plan.folder = Arc::clone(&daemon.folder);
-    plan.start().await
+    plan
 }
 
 fn plan() -> Plan {
@@ -87,6 +93,36 @@ async fn a_hold_that_was_lost_meanwhile_is_said_to_be() {
         .post("/v1/holds", json!({"id": "h1", "name": "job:2"}))
         .await;
     assert_eq!(late.status, 410, "{late:?}");
+}
+
+/// The next life wants more time to stop, so it tells its clients less. One that it does not hear of counts on what the last
+/// life has told it.
+#[tokio::test]
+async fn a_client_has_the_time_that_the_last_life_told_it() {
+    let mut first = plan().start().await;
+    let sent = BootClock.now();
+    let ask = json!({"id": "h1", "name": "job:2", "heartbeat_ms": 4_000});
+    let told = first.post("/v1/holds", ask).await.ok()["valid_ms"]
+        .as_u64()
+        .unwrap();
+    first.stop().await;
+    let mut stricter = next(&first);
+    stricter.policies =
+        "[class.scheduler]\nstop_grace = \"57s\"\nrenew = { every = \"200ms\", timeout = \"200ms\" }";
+    let second = stricter.start().await;
+    // Whoever only looks is not told more than there is now.
+    let seen = second.get("/v1/holds/h1").await.ok();
+    assert!(seen["valid_ms"].as_u64() < Some(3_000), "{seen}");
+    eventually("the hold to end", async || {
+        second.get("/v1/holds/h1").await.status == 410
+    })
+    .await;
+    let kept = BootClock.now().since(sent);
+    let held = second.get("/v1/locks/job:2").await.ok()["held"] == true;
+    assert!(
+        held || kept >= Duration::from_millis(told),
+        "given up after {kept:?}, told {told} ms"
+    );
 }
 
 /// The first signal: waiters are told, streams end, holds may be let go, then it is over.

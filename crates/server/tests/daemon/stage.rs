@@ -9,6 +9,7 @@ use std::time::Duration;
 use leasehold::clock::{BootClock, ClockExt, until};
 use leasehold::leasehold_core::memory::MemoryStore;
 use leasehold::leasehold_core::rng::OsRandom;
+use leasehold::policy::PolicyBook;
 use leasehold::store::SharedStore;
 use leasehold_plane::store::memory::MemoryPlane;
 use leasehold_plane::work::Works;
@@ -40,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) mounts: Vec<Mount>,
     /// Serve the control plane too, with a replica whose loops tick so often.
     pub(crate) plane: Option<Settings>,
+    /// A policy file.
+    pub(crate) policies: &'static str,
 }
 
 impl Plan {
@@ -55,6 +58,7 @@ impl Plan {
             folder,
             mounts: Vec::new(),
             plane: None,
+            policies: "",
         }
     }
 
@@ -83,7 +87,10 @@ impl Plan {
     }
 
     pub(crate) async fn start(self) -> Daemon {
-        let opened = Server::open(self.config, Arc::clone(&self.store), |locks| locks.without_log());
+        let book = PolicyBook::from_text(self.policies, "test").unwrap();
+        let opened = Server::open(self.config, Arc::clone(&self.store), |locks| {
+            locks.policies(book).without_log()
+        });
         let mut opened = opened.await.unwrap();
         let mut replica = None;
         if let Some(settings) = self.plane {
