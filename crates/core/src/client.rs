@@ -237,6 +237,7 @@ impl ClassLocks {
             mode: Mode::Exclusive,
             tweaks: self.tweaks,
             token: None,
+            heirs: None,
         })
     }
 }

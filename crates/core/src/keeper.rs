@@ -269,12 +269,15 @@ impl Keeper {
                     .push((id, renewal));
             }
             Effect::Heal => {
+                let heirs = entry.heirs.as_ref();
                 let token = entry
                     .heal_token
                     .get_or_insert_with(|| {
-                        let someone = self.tools.someone(&entry.token);
-                        let holder = someone.as_ref().unwrap_or(&self.tools.holder);
-                        Token::fresh(holder, &class.name, &*self.tools.random)
+                        heirs.and_then(|heirs| heirs.next()).unwrap_or_else(|| {
+                            let someone = self.tools.someone(&entry.token);
+                            let holder = someone.as_ref().unwrap_or(&self.tools.holder);
+                            Token::fresh(holder, &class.name, &*self.tools.random)
+                        })
                     })
                     .clone();
                 let mut ask = Ask::new(entry.name.clone(), token, class.ttl);
@@ -301,6 +304,9 @@ impl Keeper {
                     entry.token = token;
                     // An earlier try to heal may still be on its way.
                     entry.tombstone = true;
+                    if let (Some(heirs), Some(fence)) = (&entry.heirs, entry.life.fence()) {
+                        heirs.taken(&entry.token, fence);
+                    }
                 }
             }
             Effect::GiveBack => {

@@ -70,7 +70,7 @@ pub use hold::{Exclusivity, Hold, Standing};
 pub use keeper::Left;
 pub use life::Outcome;
 pub use operate::BreakError;
-pub use request::{Request, Tweaks};
+pub use request::{Heirs, Request, Tweaks};
 pub use resume::Resumed;
 pub use shutdown::Shutdown;
 pub use word::{Fence, Holder, Invalid, Name, Token, Ttl};

@@ -1,11 +1,12 @@
 //! What a caller asks for: plain data, validated.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::{Class, check};
 use crate::store::Mode;
-use crate::word::{Invalid, Name, Token, Ttl};
+use crate::word::{Fence, Invalid, Name, Token, Ttl};
 
 /// One acquire, as the caller wants it.
 #[derive(Debug, Clone)]
@@ -22,6 +23,19 @@ pub struct Request {
     /// The token to ask with, for callers who must know it to take the hold up again after a restart
     /// ([`Locks::resume`](crate::Locks::resume)). Fresh for every acquire. The hold's holder is the token's.
     pub token: Option<Token>,
+    /// Who makes the tokens of the leases that come after the first, for the same callers. Fresh ones if nobody does.
+    pub heirs: Option<Arc<dyn Heirs>>,
+}
+
+/// A hold that has lost its lease, or never had one, asks for the name anew with another token. Whoever wants to take such a
+/// hold up after a restart makes these tokens, and keeps which of them it is held with.
+pub trait Heirs: fmt::Debug + Send + Sync {
+    /// A token that was never asked with; none if that cannot be made any more. Called by the task that keeps all holds: must
+    /// not wait for anything.
+    fn next(&self) -> Option<Token>;
+
+    /// From now on it is held with this token and this fence. As little may be waited for.
+    fn taken(&self, token: &Token, fence: Fence);
 }
 
 impl Request {
@@ -40,6 +54,7 @@ impl Request {
             mode: Mode::Exclusive,
             tweaks: Tweaks::default(),
             token: None,
+            heirs: None,
         })
     }
 
@@ -47,6 +62,13 @@ impl Request {
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
         self.token = Some(token);
+        self
+    }
+
+    /// With tokens of these later on.
+    #[must_use]
+    pub fn heirs(mut self, heirs: Arc<dyn Heirs>) -> Self {
+        self.heirs = Some(heirs);
         self
     }
 

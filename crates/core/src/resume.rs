@@ -117,6 +117,7 @@ async fn resume(
     let mut entry = Entry::new(id, life, request.name.clone(), token, Some(permit));
     entry.tombstone = true;
     entry.tweaks = request.tweaks;
+    entry.heirs = request.heirs;
     let hold = Hold {
         id,
         name: request.name,

@@ -312,6 +312,7 @@ impl Attempt {
         entry.tombstone = tombstone;
         entry.heal_token = heal_token;
         entry.tweaks = self.request.tweaks;
+        entry.heirs = self.request.heirs.take();
         let hold = Hold {
             id: self.id,
             name,

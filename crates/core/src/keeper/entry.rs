@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::gate::Permit;
 use crate::hold::Shared;
 use crate::life::{Life, Outcome};
-use crate::request::Tweaks;
+use crate::request::{Heirs, Tweaks};
 use crate::word::{Name, Token};
 
 /// A machine and what it works with.
@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) tweaks: Tweaks,
     /// For the lease that replaces a lost one; the same until its fate is known.
     pub(crate) heal_token: Option<Token>,
+    /// Who makes those, if somebody does.
+    pub(crate) heirs: Option<Arc<dyn Heirs>>,
     /// Who wants to know how the release went.
     pub(super) waiting: Vec<oneshot::Sender<Outcome>>,
     /// What they are told, once it is known.
@@ -46,6 +48,7 @@ impl Entry {
             permit,
             tweaks: Tweaks::default(),
             heal_token: None,
+            heirs: None,
             waiting: Vec::new(),
             outcome: None,
             wake: Moment::FAR,

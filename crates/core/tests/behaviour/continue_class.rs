@@ -6,11 +6,14 @@
     reason = "a test fails by panicking"
 )]
 
+use std::sync::{Arc, Mutex};
+
 use crate::bed::{Bed, assert_at, ms, overlap, secs, settle};
 use leasehold_core::adapter::Verb;
 use leasehold_core::event::What;
 use leasehold_core::policy::Class;
-use leasehold_core::{Outcome, Standing};
+use leasehold_core::rng::SeededRandom;
+use leasehold_core::{Fence, Heirs, Holder, Outcome, Request, Resumed, Standing, Token};
 
 fn usable() -> std::time::Duration {
     secs(30) - Class::default_drift(secs(30))
@@ -106,6 +109,53 @@ async fn gone_and_free_is_retaken_with_a_greater_fence() {
     bed.pass(secs(100)).await;
     assert_eq!(hold.release().await, Outcome::Released);
     assert_eq!(bed.lease("run:1").await, None);
+}
+
+/// Someone who keeps what a later process needs to take the hold up.
+#[derive(Debug, Default)]
+struct Kept {
+    made: Mutex<Vec<Token>>,
+    taken: Mutex<Vec<(Token, Fence)>>,
+}
+
+impl Heirs for Kept {
+    fn next(&self) -> Option<Token> {
+        let mut made = self.made.lock().unwrap();
+        let holder = Holder::new("worker-7").unwrap();
+        let seed = 100 + u64::try_from(made.len()).unwrap();
+        made.push(Token::fresh(&holder, "workflow", &*SeededRandom::shared(seed)));
+        made.last().cloned()
+    }
+
+    fn taken(&self, token: &Token, fence: Fence) {
+        self.taken.lock().unwrap().push((token.clone(), fence));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_retaken_can_be_taken_up_by_another_process() {
+    let bed = Bed::new();
+    let (a, b, kept) = (bed.client("a"), bed.client("b"), Arc::new(Kept::default()));
+    let request = || Request::new("workflow", "run:1").unwrap();
+    let held = a.acquire(request().heirs(Arc::clone(&kept) as _)).await;
+    let hold = held.unwrap().held().unwrap();
+    let first = hold.fence().unwrap();
+    assert!(kept.made.lock().unwrap().is_empty() && kept.taken.lock().unwrap().is_empty());
+    bed.chaos.renew().down(true);
+    // Every try of one heal is with one token, whatever became of those before.
+    bed.chaos.acquire().lose_reply(1);
+    bed.pass(secs(60)).await;
+    bed.chaos.renew().down(false);
+    bed.pass(secs(20)).await;
+    let fence = hold.fence().unwrap();
+    assert!(fence > first);
+    let made = kept.made.lock().unwrap().clone();
+    assert_eq!(made.len(), 1);
+    assert_eq!(*kept.taken.lock().unwrap(), [(made[0].clone(), fence)]);
+    // Its process is gone: the lease is left as it is.
+    std::mem::forget(hold);
+    let again = b.resume(request().token(made[0].clone()), fence, secs(80)).await;
+    assert!(matches!(again, Ok(Resumed::Held(hold)) if hold.fence() == Ok(fence)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,9 +8,10 @@ use leasehold::clock::Moment;
 use leasehold::policy::OnFailure;
 use leasehold::{Fence, Hold, Name, Standing};
 use leasehold_http::wire::millis;
-use rusqlite::params;
 
 use super::HoldView;
+use super::refusal::{nothing, over, taken};
+use super::saved::Row;
 use crate::ledger::Ledger;
 use crate::problem::Refusal;
 
@@ -190,6 +191,16 @@ impl Holds {
             .map_or_else(nothing, Over::refusal))
     }
 
+    /// It is held with another lease from now on.
+    pub(crate) fn retaken(&self, row: Row) {
+        let table = self.table();
+        // One that has ended meanwhile is not in the file any more, and stays out of it.
+        if table.held.contains_key(&row.id) {
+            self.renote(row);
+        }
+        drop(table);
+    }
+
     /// Takes a hold out to end it; what is remembered of it is why.
     pub(crate) fn take(&self, id: &str, reason: &str, now: Moment) -> Option<(Hold, Name)> {
         let mut table = self.table();
@@ -198,10 +209,7 @@ impl Holds {
         let held = table.held.remove(id)?;
         let name = held.name.clone();
         table.remember(id, held, reason, now);
-        let id = id.to_owned();
-        self.ledger.note(move |db| {
-            let _ = db.execute("DELETE FROM hold WHERE id = ?1", params![id]);
-        });
+        self.unsave(id);
         Some((hold, name))
     }
 
@@ -217,10 +225,7 @@ impl Holds {
         table.held.remove(id);
         table.over.insert(id.to_owned(), over);
         drop(table);
-        let id = id.to_owned();
-        self.ledger.note(move |db| {
-            let _ = db.execute("DELETE FROM hold WHERE id = ?1", params![id]);
-        });
+        self.unsave(id);
     }
 
     /// Those that are over: lost, or their clients gone. `(id, reason)`.
@@ -375,25 +380,4 @@ impl Over {
     fn refusal(&self) -> Refusal {
         over(&self.name, &self.reason)
     }
-}
-
-fn over(name: &Name, reason: &str) -> Refusal {
-    Refusal::new(
-        http::StatusCode::GONE,
-        "lost",
-        format!("the hold on {name} is over ({reason}): stop what was done under it"),
-    )
-    .with(|problem| problem.reason = Some(reason.to_owned()))
-}
-
-fn taken() -> Refusal {
-    Refusal::new(
-        http::StatusCode::CONFLICT,
-        "id_taken",
-        "this id stands for another hold; choose one of your own",
-    )
-}
-
-fn nothing() -> Refusal {
-    Refusal::not_found("there is no such hold, or it has been over for a while")
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use leasehold::clock::ClockExt;
 use leasehold::leasehold_core::{Request, Resumed, Tweaks};
-use leasehold::{Error, Hold, Holder, Invalid, Name};
+use leasehold::{Error, Hold, Invalid, Name};
 
 use super::book::Held;
+use super::heirs::HoldHeirs;
 use super::saved::Row;
 use crate::app::App;
-use crate::auth::Principal;
 use crate::problem::Refusal;
 
 /// Takes up every hold in the file. Those whose lease is gone are over, and their clients hear so.
@@ -64,13 +64,12 @@ async fn one(app: &Arc<App>, row: Row) {
 /// Asks until the store has answered, or until the lease must be over.
 async fn attempt(app: &Arc<App>, row: &Row, name: &Name) -> Result<Option<Hold>, Refusal> {
     let class = app.class(&row.class)?;
-    let holder = Holder::new(&row.holder)?;
-    let owner = Principal::new(&row.owner, []);
-    let key = super::key(&row.id, &row.attempt);
-    let token = app.token_of(&owner, name, &key, &holder, &class.name)?;
+    let token = super::token(app, row, &row.attempt)?;
+    let heirs = HoldHeirs::new(app, row.clone(), token.clone());
     let ttl = row.ttl_ms.map(Duration::from_millis);
     let request = Request::new(&class.name, name)?
         .token(token)
+        .heirs(heirs)
         .tweaks(Tweaks::default().ttl(ttl));
     let age = u64::try_from(app.wall_micros().saturating_sub(row.since)).unwrap_or(0);
     let age = Duration::from_micros(age);

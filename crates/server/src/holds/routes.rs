@@ -10,10 +10,12 @@ use http::request::Parts;
 use leasehold::clock::Moment;
 use leasehold::leasehold_core::rng::RandomExt;
 use leasehold::leasehold_core::{Request, Tweaks};
-use leasehold::{Acquired, Error, Holder, Name};
+use leasehold::{Acquired, Error, Fence, Holder, Name};
 use leasehold_http::wire::{Problem, Released};
 
 use super::book::{Found, Held};
+use super::heirs::HoldHeirs;
+use super::refusal::nothing;
 use super::saved::Row;
 use super::{HoldAsk, HoldView};
 use crate::app::App;
@@ -43,8 +45,7 @@ pub(crate) fn space(app: &Arc<App>) -> Space {
     Space::look(move |request: &auth::Request<'_>| {
         let id = request.param("id").unwrap_or_default();
         let name = app.holds.name_of(id);
-        name.map(Target::Name)
-            .ok_or_else(|| Refusal::not_found("there is no such hold, or it has been over for a while"))
+        name.map(Target::Name).ok_or_else(nothing)
     })
 }
 
@@ -84,8 +85,20 @@ pub(crate) async fn create(
     let lifetime = want.ttl_ms.map(ttl).transpose()?.map(leasehold::Ttl::get);
     let heartbeat = duration("heartbeat_ms", want.heartbeat_ms, 500, 3_600_000)?;
     let heartbeat = heartbeat.unwrap_or(Duration::from_millis(HEARTBEAT));
-    let attempt = format!("{:032x}", app.random.wide());
-    let token = app.token_of(&who, &name, &super::key(&id, &attempt), &holder, &class.name)?;
+    let row = Row {
+        id: id.clone(),
+        attempt: super::attempt(&app),
+        owner: who.id().to_owned(),
+        name: name.to_string(),
+        class: class.name.to_string(),
+        holder: holder.to_string(),
+        // Not granted yet.
+        fence: Fence::MIN,
+        ttl_ms: want.ttl_ms,
+        heartbeat_ms: leasehold_http::wire::millis(heartbeat),
+        since: app.wall_micros(),
+    };
+    let token = super::token(&app, &row, &row.attempt)?;
     let held = Held {
         hold: None,
         name: name.clone(),
@@ -103,7 +116,11 @@ pub(crate) async fn create(
     }
     let place = Place::new(&app, &id);
     let tweaks = Tweaks::default().ttl(lifetime).wait(wait);
-    let request = Request::new(&class.name, &name)?.token(token).tweaks(tweaks);
+    let heirs = HoldHeirs::new(&app, row.clone(), token.clone());
+    let request = Request::new(&class.name, &name)?
+        .token(token)
+        .heirs(heirs)
+        .tweaks(tweaks);
     let acquired = tokio::select! {
         biased;
         () = app.stopping.cancelled() => return Err(Refusal::stopping()),
@@ -125,20 +142,10 @@ pub(crate) async fn create(
         }
         Err(error) => return Err(refused(error)),
     };
-    // A local-only hold has nothing that could be taken up again.
+    // A local-only hold has nothing that could be taken up again, until it has healed.
     if let Ok(fence) = hold.fence() {
-        let row = Row {
-            id: id.clone(),
-            attempt,
-            owner: who.id().to_owned(),
-            name: name.to_string(),
-            class: class.name.to_string(),
-            holder: holder.to_string(),
-            fence,
-            ttl_ms: want.ttl_ms,
-            heartbeat_ms: leasehold_http::wire::millis(heartbeat),
-            since: app.wall_micros(),
-        };
+        let since = app.wall_micros();
+        let row = Row { fence, since, ..row };
         if let Err(why) = app.holds.save(row).await {
             hold.release().await;
             return Err(Refusal::new(
@@ -270,9 +277,7 @@ pub(crate) async fn end(
     // Lost is lost: the answer is the same as a heartbeat's.
     let view = app.holds.beat(&id, who.id(), now)?;
     let Some((hold, name)) = app.holds.take(&id, "released", now) else {
-        return Err(Refusal::not_found(
-            "there is no such hold, or it has been over for a while",
-        ));
+        return Err(nothing());
     };
     let outcome = hold.release().await;
     app.audit.act(

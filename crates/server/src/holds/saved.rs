@@ -1,7 +1,7 @@
 //! What of a hold is in the daemon's file, so that its next life can take it up.
 
 use leasehold::Fence;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use super::Holds;
 
@@ -25,27 +25,24 @@ pub(crate) struct Row {
 impl Holds {
     /// Keeps what is needed to take a hold up again. In the file before the client hears of it.
     pub(crate) async fn save(&self, row: Row) -> Result<(), String> {
-        self.ledger
-            .ask(move |db| {
-                db.execute(
-                    "INSERT OR REPLACE INTO hold (id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since, attempt)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-                    params![
-                        row.id,
-                        row.owner,
-                        row.name,
-                        row.class,
-                        row.holder,
-                        signed(row.fence.get()),
-                        row.ttl_ms.map(signed),
-                        signed(row.heartbeat_ms),
-                        row.since,
-                        row.attempt
-                    ],
-                )
-                .map(|_| ())
-            })
-            .await
+        self.ledger.ask(move |db| put(db, &row)).await
+    }
+
+    /// The hold has another lease than before. Its client can do without the next life knowing: nobody waits for the disk.
+    pub(super) fn renote(&self, row: Row) {
+        self.ledger.note(move |db| {
+            if let Err(error) = put(db, &row) {
+                tracing::error!(%error, name = row.name, "the next life will not know of this hold's new lease");
+            }
+        });
+    }
+
+    /// The hold is over: there is nothing to take up.
+    pub(super) fn unsave(&self, id: &str) {
+        let id = id.to_owned();
+        self.ledger.note(move |db| {
+            let _ = db.execute("DELETE FROM hold WHERE id = ?1", params![id]);
+        });
     }
 
     /// What the last life held.
@@ -76,6 +73,26 @@ impl Holds {
             })
             .await
     }
+}
+
+fn put(db: &Connection, row: &Row) -> rusqlite::Result<()> {
+    db.execute(
+        "INSERT OR REPLACE INTO hold (id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since, attempt)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            row.id,
+            row.owner,
+            row.name,
+            row.class,
+            row.holder,
+            signed(row.fence.get()),
+            row.ttl_ms.map(signed),
+            signed(row.heartbeat_ms),
+            row.since,
+            row.attempt
+        ],
+    )
+    .map(|_| ())
 }
 
 fn signed(number: u64) -> i64 {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{BootClock, Clock};
+use leasehold::leasehold_core::adapter::Chaos;
 use leasehold::leasehold_core::store::Claim;
-use leasehold::store::Giving;
-use serde_json::json;
+use leasehold::store::{Giving, SharedStore};
+use serde_json::{Value, json};
 
 use crate::stage::{Daemon, Plan, eventually};
 
@@ -66,6 +67,66 @@ async fn holds_of_both_kinds_outlive_the_daemon() {
     .await;
 }
 
+/// A hold that began without a lease has got one since: it goes on with that one.
+#[tokio::test]
+async fn a_hold_that_has_healed_outlives_the_daemon() {
+    let mut plan = plan();
+    let chaos = Chaos::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    let mut first = plan.start().await;
+    chaos.acquire().down(true);
+    let ask = json!({"id": "h1", "name": "run:1", "class": "workflow", "heartbeat_ms": 30_000});
+    let alone = first.post("/v1/holds", ask).await.ok();
+    assert_eq!(alone["standing"], "local_only");
+    chaos.acquire().down(false);
+    goes_on(&mut first, |seen| seen["standing"] == "proven").await;
+}
+
+/// The same for one that has lost its lease and taken the name anew.
+#[tokio::test]
+async fn a_hold_that_was_retaken_outlives_the_daemon() {
+    let mut first = plan().start().await;
+    let ask =
+        json!({"id": "h1", "name": "run:1", "class": "workflow", "ttl_ms": 6_000, "heartbeat_ms": 30_000});
+    let held = first.post("/v1/holds", ask).await.ok();
+    for _ in 0..2 {
+        let seen = first.get("/v1/holds/h1").await.ok();
+        take_away(&first.store, "run:1", &seen["fence"]).await;
+        goes_on(&mut first, |now| {
+            now["fence"] != seen["fence"] && now["standing"] == "proven"
+        })
+        .await;
+    }
+    assert_ne!(first.get("/v1/holds/h1").await.ok()["fence"], held["fence"]);
+}
+
+/// Once its only hold is like this, the daemon is followed by another, which has the hold as it was.
+async fn goes_on(daemon: &mut Daemon, like: impl Fn(&Value) -> bool) {
+    let mut seen = Value::Null;
+    eventually("the hold to be so", async || {
+        seen = daemon.get("/v1/holds/h1").await.ok();
+        like(&seen)
+    })
+    .await;
+    *daemon = again(daemon, async || {}).await;
+    let beat = daemon.call("POST", "/v1/holds/h1/heartbeat", None, None).await;
+    assert_eq!(
+        (beat.status, &beat.json()["fence"]),
+        (200, &seen["fence"]),
+        "{beat:?}"
+    );
+}
+
+/// Ends this lease behind the daemon's back.
+async fn take_away(store: &SharedStore, name: &str, fence: &Value) {
+    let giving = Giving {
+        name: leasehold::Name::new(name).unwrap(),
+        claim: Claim::Seen(fence.as_str().unwrap().parse().unwrap()),
+        tombstone: None,
+    };
+    store.release(&giving, Duration::from_secs(1)).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_hold_that_was_lost_meanwhile_is_said_to_be() {
     let mut first = plan().start().await;
@@ -75,12 +136,7 @@ async fn a_hold_that_was_lost_meanwhile_is_said_to_be() {
         .ok();
     let store = Arc::clone(&first.store);
     let second = again(&mut first, async || {
-        let giving = Giving {
-            name: leasehold::Name::new("job:2").unwrap(),
-            claim: Claim::Seen(held["fence"].as_str().unwrap().parse().unwrap()),
-            tombstone: None,
-        };
-        store.release(&giving, Duration::from_secs(1)).await.unwrap();
+        take_away(&store, "job:2", &held["fence"]).await;
     })
     .await;
     let over = second.call("POST", "/v1/holds/h1/heartbeat", None, None).await;
