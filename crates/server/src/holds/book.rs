@@ -290,10 +290,10 @@ impl Holds {
         self.table().held.len()
     }
 
-    /// Those whose clients may not go on any more, at the end of a drain.
+    /// Those whose clients have gone, at the end of a drain.
     pub(crate) fn unattended(&self, now: Moment) -> Vec<String> {
         let table = self.table();
-        let over = |held: &Held| held.hold.is_some() && now >= held.due;
+        let over = |held: &Held| held.hold.is_some() && now >= held.ends();
         let found = table.held.iter().filter(|(_, held)| over(held));
         let mut found: Vec<_> = found.map(|(id, _)| id.clone()).collect();
         found.sort_unstable();

@@ -225,3 +225,18 @@ async fn what_a_client_was_told_before_stays_true() {
     }
     assert!(looks > 100);
 }
+
+/// A daemon that stops gives up nobody whom it would keep for a while yet if it went on.
+#[tokio::test(start_paused = true)]
+async fn a_stop_takes_no_time_from_a_client() {
+    for on_failure in [OnFailure::Fence, OnFailure::Continue] {
+        let bed = Bed::new(on_failure, Duration::from_secs(30), Duration::from_secs(10)).await;
+        let mut now = bed.clock.now();
+        while bed.holds.due(now).is_empty() {
+            assert_eq!(bed.holds.unattended(now), [""; 0], "{on_failure:?}");
+            bed.clock.sleep(Duration::from_millis(10)).await;
+            now = bed.clock.now();
+        }
+        assert_eq!(bed.holds.unattended(now), [ID], "{on_failure:?}");
+    }
+}
