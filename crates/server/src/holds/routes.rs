@@ -114,7 +114,7 @@ pub(crate) async fn create(
     if let Found::Same(view) = app.holds.begin(&id, held, asked_at)? {
         return Ok(Doc(view).into_response());
     }
-    let place = Place::new(&app, &id);
+    let mut place = Place::new(&app, &id);
     let tweaks = Tweaks::default().ttl(lifetime).wait(wait);
     let heirs = HoldHeirs::new(&app, row.clone(), token.clone());
     let request = Request::new(&class.name, &name)?
@@ -146,6 +146,7 @@ pub(crate) async fn create(
     if let Ok(fence) = hold.fence() {
         let since = app.wall_micros();
         let row = Row { fence, since, ..row };
+        place.saved = true;
         if let Err(why) = app.holds.save(row).await {
             hold.release().await;
             return Err(Refusal::new(
@@ -165,10 +166,12 @@ pub(crate) async fn create(
     }
 }
 
-/// Gives the place of an id up if the client goes before it is granted.
+/// Gives the place of an id up if the client goes before it has heard of its grant.
 struct Place {
     app: Arc<App>,
     id: Option<String>,
+    /// The grant is in the file, or on its way there.
+    saved: bool,
 }
 
 impl Place {
@@ -176,6 +179,7 @@ impl Place {
         Self {
             app: Arc::clone(app),
             id: Some(id.to_owned()),
+            saved: false,
         }
     }
 
@@ -187,6 +191,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
+            if self.saved {
+                self.app.holds.unsave(&id);
+            }
             self.app.holds.forget(&id);
         }
     }

@@ -8,6 +8,7 @@ use leasehold::leasehold_core::adapter::Chaos;
 use leasehold::leasehold_core::store::Claim;
 use leasehold::store::{Giving, SharedStore};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
 use crate::stage::{Daemon, Plan, eventually};
 
@@ -179,6 +180,31 @@ async fn a_client_has_the_time_that_the_last_life_told_it() {
         held || kept >= Duration::from_millis(told),
         "given up after {kept:?}, told {told} ms"
     );
+}
+
+/// A caller hangs up while its grant is being written down: what it was granted is given back, and not known to the next life
+/// either, where its id would be taken by something that is over.
+#[tokio::test]
+async fn what_nobody_waited_for_is_not_in_the_file() {
+    let mut first = plan().start().await;
+    let disk = rusqlite::Connection::open(first.state().join("daemon.db")).unwrap();
+    disk.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut stream = first.connect().await;
+    let body = json!({"id": "h1", "name": "job:2"}).to_string();
+    let request = format!(
+        "POST /v1/holds HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        first.address,
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let held = async || first.get("/v1/locks/job:2").await.ok()["held"] == true;
+    eventually("the grant", held).await;
+    drop(stream);
+    eventually("its end", async || !held().await).await;
+    disk.execute_batch("ROLLBACK").unwrap();
+    let second = again(&mut first, async || {}).await;
+    let ask = json!({"id": "h1", "name": "job:2"});
+    assert_eq!(second.post("/v1/holds", ask).await.status, 201);
 }
 
 /// The first signal: waiters are told, streams end, holds may be let go, then it is over.
