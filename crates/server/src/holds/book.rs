@@ -10,7 +10,7 @@ use leasehold::{Fence, Hold, Name, Standing};
 use leasehold_http::wire::millis;
 
 use super::HoldView;
-use super::refusal::{nothing, over, taken};
+use super::refusal::{not_yet, nothing, over, taken};
 use super::saved::Row;
 use crate::ledger::Ledger;
 use crate::problem::Refusal;
@@ -159,8 +159,8 @@ impl Holds {
     /// Looks at a hold.
     pub(crate) fn show(&self, id: &str, now: Moment) -> Result<HoldView, Refusal> {
         let table = self.table();
-        match table.held.get(id).and_then(|held| held.view(id, now)) {
-            Some(view) => view,
+        match table.held.get(id) {
+            Some(held) => held.view(id, now).unwrap_or_else(|| Err(not_yet())),
             None => Err(table.over.get(id).map_or_else(nothing, Over::refusal)),
         }
     }
@@ -176,12 +176,7 @@ impl Holds {
                     Ok(view)
                 }
                 Some(lost) => lost,
-                None => Err(Refusal::new(
-                    http::StatusCode::SERVICE_UNAVAILABLE,
-                    "overloaded",
-                    "the daemon is taking this hold up again; ask again in a moment",
-                )
-                .retry_after(Duration::from_secs(1))),
+                None => Err(not_yet()),
             };
         }
         Err(table

@@ -1,5 +1,7 @@
 //! How the routes of daemon-kept holds refuse.
 
+use std::time::Duration;
+
 use leasehold::Name;
 
 use crate::problem::Refusal;
@@ -21,6 +23,16 @@ pub(super) fn taken() -> Refusal {
         "id_taken",
         "this id stands for another hold; choose one of your own",
     )
+}
+
+/// Being acquired, or taken up again.
+pub(super) fn not_yet() -> Refusal {
+    Refusal::new(
+        http::StatusCode::SERVICE_UNAVAILABLE,
+        "overloaded",
+        "the daemon waits for the store to say what became of this hold; ask again in a moment",
+    )
+    .retry_after(Duration::from_secs(1))
 }
 
 /// Not known, or not any more.

@@ -128,6 +128,35 @@ async fn take_away(store: &SharedStore, name: &str, fence: &Value) {
     store.release(&giving, Duration::from_secs(1)).await.unwrap();
 }
 
+/// The store does not answer when the daemon starts: nobody can say yet what became of its holds, and nobody does.
+#[tokio::test]
+async fn a_hold_that_is_not_taken_up_yet_is_not_said_to_be_gone() {
+    let mut plan = plan();
+    let chaos = Chaos::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    let mut first = plan.start().await;
+    let ask = json!({"id": "h1", "name": "job:2", "heartbeat_ms": 30_000});
+    let held = first.post("/v1/holds", ask.clone()).await.ok();
+    chaos.renew().down(true);
+    let second = again(&mut first, async || {}).await;
+    for (method, path) in [("GET", ""), ("POST", "/heartbeat"), ("DELETE", "")] {
+        let path = format!("/v1/holds/h1{path}");
+        let later = second.call(method, &path, None, None).await;
+        assert_eq!(
+            (later.status, later.header("retry-after")),
+            (503, Some("1")),
+            "{method} {path}"
+        );
+    }
+    assert_eq!(second.post("/v1/holds", ask).await.code(), "in_progress");
+    chaos.renew().down(false);
+    eventually("the hold to be there", async || {
+        let seen = second.get("/v1/holds/h1").await;
+        seen.status == 200 && seen.json()["fence"] == held["fence"]
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_hold_that_was_lost_meanwhile_is_said_to_be() {
     let mut first = plan().start().await;
