@@ -341,7 +341,7 @@ impl Builder {
             holder,
             ids: Arc::new(AtomicU64::new(1)),
         };
-        let keeper = Keeper::spawn(tools.clone());
+        let keeper = Keeper::spawn(tools.clone(), Arc::clone(&book));
         let inner = Arc::new(Inner {
             tools,
             book,

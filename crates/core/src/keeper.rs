@@ -20,7 +20,7 @@ use crate::call::{self, Answered, Heal, Result3};
 use crate::clock::Moment;
 use crate::event::{Loss, Subject, What};
 use crate::life::{Effect, Input, Life, ReleaseAnswer, State};
-use crate::policy::Class;
+use crate::policy::{Class, PolicyBook};
 use crate::store::{Answer, Ask, Claim, Given, Giving, Renewal, Renewed, TOMBSTONE};
 use crate::tools::Tools;
 use crate::word::{Name, Token};
@@ -32,6 +32,7 @@ const TURN: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Keeper {
     tools: Tools,
+    book: Arc<PolicyBook>,
     commands: mpsc::UnboundedReceiver<Command>,
     answers: mpsc::UnboundedReceiver<Answered>,
     answer: mpsc::UnboundedSender<Answered>,
@@ -44,7 +45,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Starts the task on the current runtime. It ends when every handle is gone and nothing is left to do.
-    pub(crate) fn spawn(tools: Tools) -> Handle {
+    pub(crate) fn spawn(tools: Tools, book: Arc<PolicyBook>) -> Handle {
         let (sender, commands) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
         let handle = Handle {
@@ -53,6 +54,7 @@ impl Keeper {
         };
         let keeper = Self {
             tools,
+            book,
             commands,
             answers,
             answer,
@@ -98,7 +100,8 @@ impl Keeper {
             Command::Adopt(entry) => {
                 let id = entry.id;
                 self.entries.insert(id, *entry);
-                self.step(id, Input::Tick);
+                // Its acquire may have begun under another policy, and waited for long.
+                self.look_again(id);
             }
             Command::Release { id, answer } => {
                 if let Some(entry) = self.entries.get_mut(&id) {
@@ -118,19 +121,9 @@ impl Keeper {
                 token,
                 class,
             } => self.undo(id, name, token, class),
-            Command::Policies(classes) => {
-                let changed: Vec<_> = self
-                    .entries
-                    .values()
-                    .filter_map(|entry| {
-                        let class = classes.get(&entry.life.class().name)?;
-                        // A tweak that no longer fits the new class leaves the hold with what it was granted under.
-                        Some((entry.id, entry.tweaks.apply(class).ok()?))
-                    })
-                    .collect();
-                for (id, class) in changed {
-                    self.step(id, Input::PolicyChanged(class));
-                }
+            Command::Policies => {
+                let ids: Vec<_> = self.entries.keys().copied().collect();
+                ids.into_iter().for_each(|id| self.look_again(id));
             }
             Command::EndAll(loss) => {
                 let ids: Vec<_> = self.entries.keys().copied().collect();
@@ -140,6 +133,17 @@ impl Keeper {
                 let _ = answer.send(self.count());
             }
         }
+    }
+
+    /// The hold lives by the class in force. Where there is none that fits it any more, it keeps what it has.
+    fn look_again(&mut self, id: u64) {
+        let now = self.tools.clock.now();
+        let Some(entry) = self.entries.get(&id) else {
+            return;
+        };
+        let name = &entry.life.class().name;
+        let class = self.book.in_force(name, &entry.tweaks, now);
+        self.step(id, class.map_or(Input::Tick, Input::PolicyChanged));
     }
 
     fn undo(&mut self, id: u64, name: Name, token: Token, class: Arc<Class>) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::call::bounded;
 use crate::client::Locks;
 use crate::event::{Subject, What};
+use crate::keeper::Command;
 use crate::policy::Change;
 use crate::steward;
 use crate::store::{Claim, Failure, Given, Giving};
@@ -78,7 +79,7 @@ impl Locks {
 
     fn in_force(&self, change: &Change) {
         steward::tell(&self.inner, change);
-        steward::hand_on(&self.inner, self.inner.tools.clock.now());
+        self.inner.keeper.send(Command::Policies);
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! One task per client. It only carries: what changes is decided in `policy/`, what a change means for a hold in `life/`.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -63,7 +62,7 @@ async fn run(client: Weak<Inner>, mut file: Option<FileWatch>) {
         let version = inner.book.version();
         if version != handed_on {
             handed_on = version;
-            hand_on(&inner, clock.now());
+            inner.keeper.send(Command::Policies);
         }
     }
 }
@@ -119,15 +118,4 @@ pub(crate) fn tell(inner: &Inner, change: &Change) {
             change: change.to_string(),
         },
     );
-}
-
-/// The keeper's lives live by what is in force now.
-pub(crate) fn hand_on(inner: &Inner, now: Moment) {
-    let classes: HashMap<_, _> = inner
-        .book
-        .classes()
-        .into_iter()
-        .filter_map(|name| Some((Arc::clone(&name), inner.book.class(&name, now).ok()?)))
-        .collect();
-    inner.keeper.send(Command::Policies(classes));
 }

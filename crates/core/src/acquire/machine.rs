@@ -68,7 +68,10 @@ pub enum End {
 /// One acquire.
 #[derive(Debug)]
 pub struct Acquiring {
+    /// What is asked for, and by which its time counts.
     class: Arc<Class>,
+    /// A store that cannot be asked does not keep it from running.
+    open: bool,
     started: Moment,
     /// The end of waiting for a busy name.
     wait_until: Moment,
@@ -94,6 +97,7 @@ impl Acquiring {
     pub fn new(class: Arc<Class>, wait: Duration, can_queue: bool, now: Moment) -> Self {
         let delay = class.acquire.retry;
         Self {
+            open: opens(&class),
             class,
             started: now,
             wait_until: now + wait,
@@ -111,6 +115,17 @@ impl Acquiring {
     #[must_use]
     pub fn started(&self) -> Moment {
         self.started
+    }
+
+    /// The class has changed since it began. What was asked for stays; how an error ends is for the class in force to say.
+    pub fn policy_changed(&mut self, class: &Class) {
+        self.open = opens(class);
+    }
+
+    /// An error ends in a hold that is local only, as the class in force says.
+    #[must_use]
+    pub fn falls_back(&self) -> bool {
+        self.open
     }
 
     /// The next ask.
@@ -238,14 +253,13 @@ impl Acquiring {
     }
 
     fn fail(&mut self, cause: Cause, message: String, now: Moment) -> Next {
-        let open = self.class.acquire.on_error == OnError::FailOpen || self.class.mode == Enforcement::Shadow;
         // Fail-open is for a store that cannot be asked, never for contention: as long as the lease that was last
         // seen lasts, running would be a known overlap.
         let held = |(busy, seen): &(Busy, Moment)| busy.remaining.is_none_or(|left| now < *seen + left);
-        if open && self.last_busy.as_ref().is_some_and(held) {
+        if self.open && self.last_busy.as_ref().is_some_and(held) {
             return self.give_up(now);
         }
-        Next::End(if open {
+        Next::End(if self.open {
             End::FallBack { cause, message }
         } else {
             End::Unavailable { cause, message }
@@ -261,4 +275,9 @@ impl Acquiring {
         self.delay = (self.delay * 3 / 2).min(POLL * 2 / 3);
         pause.max(Duration::from_millis(1))
     }
+}
+
+/// Fail-open, or only the shadow of fail-closed.
+fn opens(class: &Class) -> bool {
+    class.acquire.on_error == OnError::FailOpen || class.mode == Enforcement::Shadow
 }

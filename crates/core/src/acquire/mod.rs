@@ -2,6 +2,7 @@
 
 mod enter;
 mod machine;
+mod seen;
 mod shell;
 #[cfg(test)]
 mod tests;

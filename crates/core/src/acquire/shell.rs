@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::enter::{Entering, unavailable};
 use super::machine::{Acquiring, End, Next};
+use super::seen::Seen;
 use crate::breaker::Admission;
 use crate::call::bounded;
 use crate::client::{Acquired, Inner};
@@ -15,7 +16,7 @@ use crate::gate::{Permit, Place};
 use crate::hold::Hold;
 use crate::keeper::{Command, Entry};
 use crate::life::Life;
-use crate::policy::{Class, Enforcement, OnError};
+use crate::policy::{Class, OnError};
 use crate::request::Request;
 use crate::store::{Answer, Ask, Cause, Failure, Grant, Listener};
 use crate::word::{Holder, Token};
@@ -73,6 +74,7 @@ async fn proceed(inner: &Arc<Inner>, request: Request, place: Place) -> Result<A
             floor: inner.tools.floors.of(&request.name),
             ..Ask::new(request.name.clone(), token, class.ttl)
         },
+        in_force: Arc::clone(&class),
         class,
         request,
         holder,
@@ -87,14 +89,12 @@ async fn proceed(inner: &Arc<Inner>, request: Request, place: Place) -> Result<A
     .await
 }
 
-/// What the waiter saw of the holder before it.
-#[derive(Debug, Default)]
-struct Seen {
-    busy: bool,
-    /// When the lease it waits for is over if nobody renews it.
-    over_at: Option<Moment>,
-    /// Since when it waits behind a lease of this very process whose work is done: a debt.
-    debt_since: Option<Moment>,
+/// What became of one ask.
+enum Heard {
+    Answered(Answer, Moment),
+    Failed(Failure, Moment),
+    /// Nothing was sent.
+    Refused(String),
 }
 
 /// One acquire in progress. Dropping it at any point undoes what it may have done.
@@ -104,7 +104,10 @@ struct Attempt {
     started: Moment,
     acquiring: Acquiring,
     ask: Ask,
+    /// What it asks with.
     class: Arc<Class>,
+    /// The same class, as it was when the store was last heard.
+    in_force: Arc<Class>,
     request: Request,
     /// Who asks, if it is not the client itself.
     holder: Option<Holder>,
@@ -123,29 +126,26 @@ impl Attempt {
         let mut next = self.acquiring.ask(self.now());
         loop {
             next = match next {
-                Next::Ask { within, queue } => self.ask(within, queue).await,
+                Next::Ask { within, queue } => {
+                    let heard = self.ask(within, queue).await;
+                    self.hear(heard)
+                }
                 Next::Rest { until } => self.rest(until).await,
                 Next::End(end) => return self.end(end),
             };
         }
     }
 
-    async fn ask(&mut self, within: Duration, queue: Option<Duration>) -> Next {
+    async fn ask(&mut self, within: Duration, queue: Option<Duration>) -> Heard {
         let inner = Arc::clone(&self.inner);
         let waits = self.now();
         // Renewals and releases do not pass here: a flood of acquires cannot hold them up.
         let _slot = match until(&*inner.tools.clock, waits + within, inner.asking.acquire()).await {
             Some(Ok(slot)) => slot,
-            Some(Err(_)) => {
-                return self
-                    .acquiring
-                    .refused("the client is shutting down".to_owned(), self.now());
-            }
+            Some(Err(_)) => return Heard::Refused("the client is shutting down".to_owned()),
             None => {
                 let why = "too many asks of this client are on their way already";
-                let failure = Failure::not_done(Cause::Overloaded, why);
-                let (now, random) = (self.now(), inner.tools.random.bits());
-                return self.acquiring.failed(&failure, waits, now, random);
+                return Heard::Failed(Failure::not_done(Cause::Overloaded, why), waits);
             }
         };
         let within = within.saturating_sub(self.now().since(waits));
@@ -158,7 +158,7 @@ impl Attempt {
             Admission::Refuse { until } => {
                 let left = until.since(self.now());
                 let why = format!("{why}; the next try is due in {} ms", left.as_millis());
-                return self.acquiring.refused(why, self.now());
+                return Heard::Refused(why);
             }
             Admission::Probe => self.probing = true,
             Admission::Pass => {}
@@ -172,17 +172,31 @@ impl Attempt {
         let result = bounded(&inner.tools, within, inner.tools.store.acquire(&self.ask, within)).await;
         self.in_flight = false;
         self.probing = false;
-        let (now, random) = (self.now(), inner.tools.random.bits());
         match result {
             Ok(answer) => {
                 inner.tools.breaker().succeeded();
-                self.look(&answer, now);
-                self.acquiring.answered(answer, sent_at, now, random)
+                self.look(&answer, self.now());
+                Heard::Answered(answer, sent_at)
             }
             Err(failure) => {
-                self.count(&failure, now);
-                self.acquiring.failed(&failure, sent_at, now, random)
+                self.count(&failure, self.now());
+                Heard::Failed(failure, sent_at)
             }
+        }
+    }
+
+    /// The class may have changed while it waited: an error ends as the class in force says.
+    fn hear(&mut self, heard: Heard) -> Next {
+        let (now, random) = (self.now(), self.inner.tools.random.bits());
+        let tweaks = &self.request.tweaks;
+        if let Some(class) = self.inner.book.in_force(&self.class.name, tweaks, now) {
+            self.acquiring.policy_changed(&class);
+            self.in_force = class;
+        }
+        match heard {
+            Heard::Answered(answer, sent_at) => self.acquiring.answered(answer, sent_at, now, random),
+            Heard::Failed(failure, sent_at) => self.acquiring.failed(&failure, sent_at, now, random),
+            Heard::Refused(why) => self.acquiring.refused(why, now),
         }
     }
 
@@ -199,15 +213,11 @@ impl Attempt {
 
     fn look(&mut self, answer: &Answer, now: Moment) {
         if let Answer::Busy(busy) = answer {
-            self.seen.busy = true;
             if let Some(fence) = busy.fence {
                 self.inner.tools.floors.saw(&self.ask.name, fence);
                 self.ask.floor = self.inner.tools.floors.of(&self.ask.name);
             }
-            self.seen.over_at = busy.remaining.map(|left| now + left);
-            if busy.holder == self.inner.tools.holder.as_str() {
-                self.seen.debt_since.get_or_insert(now);
-            }
+            self.seen.look(busy, &self.inner.tools.holder, now);
         }
     }
 
@@ -246,9 +256,7 @@ impl Attempt {
             End::FallBack { cause, .. } => Ok(Acquired::Held(self.fall_back(cause, took))),
             End::TooLate => {
                 self.emit(None, What::TooLate);
-                let open = self.class.acquire.on_error == OnError::FailOpen
-                    || self.class.mode == Enforcement::Shadow;
-                if open {
+                if self.acquiring.falls_back() {
                     return Ok(Acquired::Held(self.fall_back(Cause::TimedOut, took)));
                 }
                 Err(self.fail(
@@ -263,21 +271,7 @@ impl Attempt {
     fn held(mut self, sent_at: Moment, grant: Grant, took: Duration) -> Hold {
         let now = self.now();
         self.inner.tools.floors.saw(&self.ask.name, grant.fence);
-        let takeover = self
-            .seen
-            .over_at
-            .filter(|over| now >= *over)
-            .map(|over| now.since(over));
-        let behind_debt = self.seen.debt_since.map(|since| now.since(since));
-        self.emit(
-            Some(grant),
-            What::Acquired {
-                took,
-                waited: self.seen.busy,
-                takeover,
-                behind_debt,
-            },
-        );
+        self.emit(Some(grant), self.seen.acquired(took, now));
         let seed = self.inner.tools.random.bits();
         let life = Life::granted(Arc::clone(&self.class), seed, now, sent_at, grant, now);
         // A token that its caller keeps may be asked with again, by a request that is late.
@@ -286,7 +280,7 @@ impl Attempt {
     }
 
     fn fall_back(mut self, cause: Cause, took: Duration) -> Hold {
-        if self.class.acquire.on_error == OnError::FailClosed {
+        if self.in_force.acquire.on_error == OnError::FailClosed {
             self.emit(None, What::WouldRefuse { cause });
         }
         self.emit(None, What::FellBack { cause, took });
@@ -329,7 +323,7 @@ impl Attempt {
     fn fail(&mut self, cause: Cause, message: String, took: Duration) -> Error {
         self.emit(None, What::Unavailable { cause, took });
         self.over();
-        unavailable(&self.ask.name, &self.class, cause, message)
+        unavailable(&self.ask.name, &self.in_force, cause, message)
     }
 
     /// It has ended without a hold.

@@ -1,6 +1,5 @@
 //! What the keeper is asked to do, and the way to it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -29,8 +28,8 @@ pub(crate) enum Command {
         token: Token,
         class: Arc<Class>,
     },
-    /// Classes have changed.
-    Policies(HashMap<Arc<str>, Arc<Class>>),
+    /// Classes have changed: look again. What is in force is not told here, so that nothing older can come later.
+    Policies,
     /// End every hold now; releases and undos go on.
     EndAll(Loss),
     /// How much is left to do?

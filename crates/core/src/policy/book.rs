@@ -13,6 +13,7 @@ use super::origin::{Origin, Resolved};
 use super::overrides::statement;
 use super::state::{Snapshot, State};
 use crate::clock::Moment;
+use crate::request::Tweaks;
 use crate::word::Invalid;
 
 /// A policy file larger than this is not one.
@@ -117,6 +118,11 @@ impl PolicyBook {
             let known = snapshot.classes.keys().map(AsRef::as_ref);
             Invalid::new("class", name, no_such_class(name, known))
         })
+    }
+
+    /// A class as it is in force for one request: nothing if it is gone, or if the request's own values no longer fit.
+    pub(crate) fn in_force(&self, name: &str, tweaks: &Tweaks, now: Moment) -> Option<Arc<Class>> {
+        tweaks.apply(&self.class(name, now).ok()?).ok()
     }
 
     /// The names of all classes, in order.

@@ -125,6 +125,69 @@ async fn an_override_of_on_failure_flips_running_holds_both_ways() {
     assert_eq!(a.count("policy_changed"), 4, "two set, two reverted");
 }
 
+/// An acquire may wait for longer than an override lasts. What counts is what is in force when it gets in.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_waited_through_a_change_lives_by_the_class_in_force() {
+    let bed = Bed::new();
+    let (a, b) = (bed.client("a"), bed.client("b"));
+    let held = b.hold("scheduler", "job:1").await;
+    let why = "the release must finish";
+    a.set_policy("scheduler", "renew.on_failure", "continue", why, secs(100))
+        .unwrap();
+    let waits = tokio::spawn(a.class("scheduler").wait(secs(600)).acquire("job:1"));
+    bed.pass(secs(110)).await;
+    held.release().await;
+    let hold = waits.await.unwrap().unwrap().held().unwrap();
+    let from = bed.now();
+    bed.chaos.renew().down(true);
+    assert!(matches!(
+        bed.lost(&hold).await.reason,
+        Loss::Deadline | Loss::MaxFailures
+    ));
+    assert!(bed.now().since(from) <= secs(60), "{:?}", bed.now().since(from));
+    settle().await;
+    assert_eq!((a.count("abandoned"), a.count("unproven")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_fails_as_its_class_says_when_it_fails() {
+    for (before, after, falls_back) in [
+        ("fail-open", "fail-closed", false),
+        ("fail-closed", "fail-open", true),
+    ] {
+        let bed = Bed::new();
+        let policy = format!("[class.workflow]\nacquire = {{ on_error = \"{before}\" }}");
+        let (a, b) = (bed.client_with("a", &policy), bed.client("b"));
+        let _hold = b.hold("workflow", "run:1").await;
+        bed.chaos.renew().down(true);
+        let waits = tokio::spawn(a.class("workflow").wait(secs(600)).acquire("run:1"));
+        bed.pass(secs(10)).await;
+        a.set_policy(
+            "workflow",
+            "acquire.on_error",
+            after,
+            "duplicates seen",
+            secs(600),
+        )
+        .unwrap();
+        // The lease that it waits for is over before it gives up: no contention is left to answer with.
+        bed.pass(ms(19_900)).await;
+        bed.chaos.all().down(true);
+        match waits.await.unwrap() {
+            Ok(Acquired::Held(hold)) => assert_eq!(hold.exclusivity(), Exclusivity::LocalOnly),
+            Err(Error::Unavailable { .. }) => assert!(!falls_back, "{before} to {after}"),
+            other => panic!("{other:?}"),
+        }
+        let told = (a.count("fell_back"), a.count("unavailable"));
+        assert_eq!(
+            told,
+            if falls_back { (1, 0) } else { (0, 1) },
+            "{before} to {after}"
+        );
+        assert_eq!(a.count("would_refuse"), 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_bad_override_changes_nothing_and_is_no_event() {
     let bed = Bed::new();

@@ -6,11 +6,12 @@ use leasehold_core::acquire::{Acquiring, End, Next};
 use leasehold_core::breaker::Admission;
 use leasehold_core::clock::Moment;
 use leasehold_core::life::Life;
-use leasehold_core::policy::{Class, Enforcement, OnError};
+use leasehold_core::policy::Class;
 use leasehold_core::rng::Random;
 use leasehold_core::store::{Answer, Ask, Busy, Failure, Grant};
 use leasehold_core::word::Token;
 
+use crate::client::in_force;
 use crate::clock::MS;
 use crate::court::{Ending, Fact};
 use crate::engine::{Reply, Verb};
@@ -110,6 +111,8 @@ impl World {
                     match state.breaker.admit(now) {
                         Admission::Refuse { .. } => {
                             attempt.erred = true;
+                            let class = in_force(&state.classes, &attempt.class);
+                            attempt.acquiring.policy_changed(class);
                             next = attempt.acquiring.refused("the breaker is open".to_owned(), now);
                             continue;
                         }
@@ -157,6 +160,8 @@ impl World {
         };
         attempt.in_flight = None;
         attempt.probing = false;
+        let class = in_force(&state.classes, &attempt.class);
+        attempt.acquiring.policy_changed(class);
         let mut sent_at = self.calls[call].sent_at;
         if self.plan.mistake == Mistake::DeadlineFromReply {
             sent_at = now;
@@ -245,8 +250,7 @@ impl World {
             End::Unavailable { .. } => self.failed(client, &attempt, Ending::Unavailable),
             End::FallBack { .. } => self.fell_back(client, attempt),
             End::TooLate => {
-                let class = &attempt.class;
-                if class.acquire.on_error == OnError::FailOpen || class.mode == Enforcement::Shadow {
+                if attempt.acquiring.falls_back() {
                     self.fell_back(client, attempt);
                 } else {
                     self.failed(client, &attempt, Ending::Unavailable);
@@ -319,6 +323,7 @@ impl World {
 
     fn tell(&mut self, client: usize, attempt: &Attempt, how: Ending, undo: bool) {
         let lease = self.engine.record(&attempt.ask.name, self.now);
+        let class = in_force(&self.clients[client].classes, &attempt.class);
         self.history
             .note(self.now, "ended", (client, attempt.id), how as u64, || {
                 format!("{how:?}, undo {undo}")
@@ -326,7 +331,7 @@ impl World {
         let fact = Fact::Ended {
             key: (client, attempt.id),
             token: &attempt.ask.token,
-            class: &attempt.class,
+            class,
             how,
             loose: attempt.loose || attempt.in_flight.is_some(),
             erred: attempt.erred,

@@ -77,3 +77,8 @@ impl Client {
         self.inside.iter_mut().for_each(|inside| *inside = None);
     }
 }
+
+/// The class of this name as it is now: it may have changed since an acquire began.
+pub(crate) fn in_force<'a>(classes: &'a [Arc<Class>], class: &'a Arc<Class>) -> &'a Arc<Class> {
+    classes.iter().find(|now| now.name == class.name).unwrap_or(class)
+}

@@ -10,6 +10,7 @@ use leasehold_core::rng::Random;
 use leasehold_core::store::{Answer, Ask, Claim, Given, Giving, Renewal, Renewed, TOMBSTONE};
 use leasehold_core::word::Token;
 
+use crate::client::in_force;
 use crate::clock::Nanos;
 use crate::court::{Fact, View};
 use crate::engine::{Reply, Verb};
@@ -62,6 +63,8 @@ impl World {
         class: Arc<Class>,
         heal_token: Option<Token>,
     ) {
+        // What is in force now counts, whatever it was asked under.
+        let class = Arc::clone(in_force(&self.clients[client].classes, &class));
         let work = self.begin_work(client, id, &class);
         self.keep(
             client,
@@ -98,6 +101,11 @@ impl World {
         heal_token: Option<Token>,
         work: Option<Work>,
     ) {
+        // An undo goes by what was asked, a hold by what is in force.
+        let first = match &work {
+            Some(_) => Input::PolicyChanged(self.told(&declared)),
+            None => Input::Tick,
+        };
         let entry = Entry {
             heal_token,
             life,
@@ -111,7 +119,7 @@ impl World {
             woken: (0, 0),
         };
         self.clients[client].entries.insert(id, entry);
-        self.step(client, id, Input::Tick);
+        self.step(client, id, first);
     }
 
     pub(crate) fn wake(&mut self, client: usize, id: u64, generation: u64) {

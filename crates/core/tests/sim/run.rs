@@ -131,6 +131,8 @@ fn the_promises_hold() {
 const MENDED: &[u64] = &[
     // I7: *kept* was said while a renewal was on its way, which then prolonged the lease.
     1_005_294, 1_273_722,
+    // I5: a hold lived by the class that was in force when its acquire began.
+    6_281,
 ];
 
 #[test]
