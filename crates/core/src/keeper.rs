@@ -3,6 +3,7 @@
 //! The keeper only moves bytes and timers; every decision is the machine's (`life/`). It is one task that owns all
 //! lives, so no two steps of a life can race. Store calls run beside it and report back through a channel.
 
+mod answer;
 mod command;
 mod entry;
 
@@ -16,12 +17,12 @@ pub use command::Left;
 pub(crate) use command::{Command, Handle};
 pub(crate) use entry::Entry;
 
-use crate::call::{self, Answered, Heal, Result3};
+use crate::call::{self, Answered};
 use crate::clock::Moment;
 use crate::event::{Loss, Subject, What};
-use crate::life::{Effect, Input, Life, ReleaseAnswer, State};
+use crate::life::{Effect, Input, Life, State};
 use crate::policy::{Class, PolicyBook};
-use crate::store::{Answer, Ask, Claim, Given, Giving, Renewal, Renewed, TOMBSTONE};
+use crate::store::{Ask, Claim, Giving, Renewal, TOMBSTONE};
 use crate::tools::Tools;
 use crate::word::{Name, Token};
 
@@ -152,61 +153,6 @@ impl Keeper {
         entry.tombstone = true;
         self.entries.insert(id, entry);
         self.step(id, Input::Tick);
-    }
-
-    fn answered(&mut self, answered: Answered) {
-        if answered.reached_store() {
-            self.tools.breaker().succeeded();
-        }
-        match answered {
-            Answered::Renew { id, sent_at, result } => {
-                let input = match result {
-                    Result3::Done(Renewed::Extended { was_left }) => Input::Renewed { sent_at, was_left },
-                    Result3::Done(Renewed::NotOwned) => Input::NotOwned,
-                    Result3::Failed { unknown } => Input::RenewFailed { unknown },
-                };
-                self.step(id, input);
-            }
-            Answered::Heal(heal) => self.healed(heal),
-            Answered::Release { id, result } => {
-                let answer = match result {
-                    Result3::Done(Given::Released) => ReleaseAnswer::Released,
-                    Result3::Done(Given::NotOwned) => ReleaseAnswer::NotOwned,
-                    Result3::Failed { unknown } => ReleaseAnswer::Failed { unknown },
-                };
-                self.step(id, Input::ReleaseAnswer(answer));
-            }
-        }
-    }
-
-    fn healed(&mut self, heal: Heal) {
-        let input = match heal.result {
-            Result3::Done(Answer::Granted(grant)) => {
-                if let Some(entry) = self.entries.get(&heal.id) {
-                    self.tools.floors.saw(&entry.name, grant.fence);
-                }
-                Input::Healed {
-                    sent_at: heal.sent_at,
-                    fence: grant.fence,
-                    ttl: grant.ttl,
-                }
-            }
-            Result3::Done(Answer::Busy(busy)) => {
-                if let (Some(entry), Some(fence)) = (self.entries.get(&heal.id), busy.fence) {
-                    self.tools.floors.saw(&entry.name, fence);
-                }
-                Input::HealBusy
-            }
-            Result3::Done(Answer::Void) => {
-                // Asking with an undone token can never succeed: the next heal has a fresh one.
-                if let Some(entry) = self.entries.get_mut(&heal.id) {
-                    entry.heal_token = None;
-                }
-                Input::HealFailed { unknown: false }
-            }
-            Result3::Failed { unknown } => Input::HealFailed { unknown },
-        };
-        self.step(heal.id, input);
     }
 
     /// Steps every life whose time has come.

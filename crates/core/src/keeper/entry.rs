@@ -7,8 +7,9 @@ use tokio::sync::oneshot;
 use crate::clock::Moment;
 use crate::gate::Permit;
 use crate::hold::Shared;
-use crate::life::{Life, Outcome};
+use crate::life::{Life, Outcome, State};
 use crate::request::{Heirs, Tweaks};
+use crate::store::Busy;
 use crate::word::{Name, Token};
 
 /// A machine and what it works with.
@@ -52,6 +53,16 @@ impl Entry {
             waiting: Vec::new(),
             outcome: None,
             wake: Moment::FAR,
+        }
+    }
+
+    /// The lease that is there is the one that this entry still has to give back. An undo does not know what it was granted,
+    /// if anything: to whom must do.
+    pub(super) fn owes(&self, there: &Busy) -> bool {
+        match self.life.state() {
+            State::Owing { undo: true, .. } => there.holder == self.token.holder(),
+            State::Owing { .. } => there.fence.is_some() && there.fence == self.life.fence(),
+            _ => false,
         }
     }
 }

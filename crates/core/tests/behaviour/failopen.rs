@@ -321,3 +321,54 @@ async fn local_only_holds_are_counted_while_they_last() {
     heals.release().await;
     assert_eq!(a.total("local_only_holds", ""), 0.0);
 }
+
+/// The lease of finished work that could not be given back is nobody's work.
+#[tokio::test(start_paused = true)]
+async fn a_debt_of_ones_own_is_no_conflict() {
+    let bed = Bed::new();
+    let policy = "[class.workflow]\nacquire = { on_heal_conflict = \"fence\" }";
+    let a = bed.client_with("a", policy);
+    let first = a.hold("workflow", "run:1").await;
+    bed.chaos.all().down(true);
+    assert!(matches!(first.release().await, Outcome::Debt { .. }));
+    let hold = a.hold("workflow", "run:1").await;
+    bed.chaos.acquire().down(false);
+    bed.pass(secs(10)).await;
+    assert_eq!(a.count("overlap_confirmed"), 0);
+    assert_eq!(hold.standing(), Standing::LocalOnly);
+    bed.chaos.all().down(false);
+    bed.pass(secs(11)).await;
+    assert_eq!(hold.standing(), Standing::Proven);
+    assert_eq!((a.count("debt_cleared"), a.count("healed")), (1, 1));
+}
+
+/// Nor is what an acquire that was given up may have left.
+#[tokio::test(start_paused = true)]
+async fn an_undo_of_ones_own_is_no_conflict() {
+    let bed = Bed::new();
+    let policy = "[class.workflow]\nacquire = { on_heal_conflict = \"fence\" }";
+    let a = bed.client_with("a", policy);
+    // Granted, never heard of, and given up; its undo does not get through.
+    bed.chaos.release().down(true);
+    bed.chaos.acquire().delay_reply(secs(1));
+    let asks = tokio::spawn(a.class("workflow").acquire("run:1"));
+    bed.reached(Verb::Acquire, 1).await;
+    settle().await;
+    asks.abort();
+    settle().await;
+    assert_eq!(
+        (a.left().await.undos, bed.lease("run:1").await.is_some()),
+        (1, true)
+    );
+    bed.chaos.acquire().calm();
+    bed.chaos.acquire().down(true);
+    let hold = a.hold("workflow", "run:1").await;
+    bed.chaos.acquire().down(false);
+    bed.pass(secs(10)).await;
+    assert_eq!(a.count("overlap_confirmed"), 0);
+    assert_eq!(hold.standing(), Standing::LocalOnly);
+    bed.chaos.release().down(false);
+    bed.pass(secs(11)).await;
+    assert_eq!(hold.standing(), Standing::Proven);
+    assert_eq!((a.count("undone"), a.count("healed")), (1, 1));
+}

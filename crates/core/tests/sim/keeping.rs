@@ -7,7 +7,7 @@ use leasehold_core::event::{Cleared, Op, What};
 use leasehold_core::life::{Effect, Input, Life, Outcome, ReleaseAnswer, State};
 use leasehold_core::policy::{Class, OnFailure};
 use leasehold_core::rng::Random;
-use leasehold_core::store::{Answer, Ask, Claim, Given, Giving, Renewal, Renewed, TOMBSTONE};
+use leasehold_core::store::{Answer, Ask, Busy, Claim, Given, Giving, Renewal, Renewed, TOMBSTONE};
 use leasehold_core::word::Token;
 
 use crate::client::in_force;
@@ -37,6 +37,16 @@ pub(crate) struct Entry {
     wake: Moment,
     generation: u64,
     woken: (Nanos, u32),
+}
+
+impl Entry {
+    fn owes(&self, there: &Busy) -> bool {
+        match self.life.state() {
+            State::Owing { undo: true, .. } => there.holder == self.token.holder(),
+            State::Owing { .. } => there.fence.is_some() && there.fence == self.life.fence(),
+            _ => false,
+        }
+    }
 }
 
 impl World {
@@ -342,7 +352,12 @@ impl World {
                 if let (Some(name), Some(fence)) = (name, busy.fence) {
                     state.saw(name, fence);
                 }
-                Input::HealBusy
+                let owed = |entry: &Entry| Some(entry.name) == name && entry.owes(&busy);
+                if state.entries.values().any(owed) {
+                    Input::HealFailed { unknown: false }
+                } else {
+                    Input::HealBusy
+                }
             }
             (Verb::Ask(_), Reply::Asked(Answer::Void)) => {
                 if let Some(entry) = state.entries.get_mut(&id) {
