@@ -1,7 +1,8 @@
 //! Taking up a hold of an earlier process: its token and fence were kept, the process was not.
 //!
 //! One renewal decides: the lease is still that token's with that fence, or it is gone. The deadline counts from before
-//! that renewal was sent, as after any other; nothing is assumed about the time in between.
+//! that renewal was sent, as after any other; nothing is assumed about the time in between. A name that is taken at the
+//! process-local gate says nothing about the lease: only the store does.
 
 use std::future::Future;
 use std::panic::Location;
@@ -18,6 +19,7 @@ use crate::keeper::{Command, Entry};
 use crate::life::Life;
 use crate::request::Request;
 use crate::store::{Cause, Failure, Grant, Renewal, Renewed};
+use crate::tools::Tools;
 use crate::word::{Fence, Invalid};
 
 /// What became of a hold of an earlier process.
@@ -34,8 +36,9 @@ impl Locks {
     /// Takes up the hold of [`Request::token`] that was granted with this fence, and has been held for `age`.
     ///
     /// # Errors
-    /// The store could not be asked: the lease may be there still, so ask again until it must have run out. Or the
-    /// request has no token or cannot be used.
+    /// The store could not be asked, or someone in this process has come first and still asks for the name: the lease
+    /// may be there still, so ask again until it must have run out. Or the client has shut down, or the request has no
+    /// token or cannot be used.
     #[track_caller]
     pub fn resume(
         &self,
@@ -65,14 +68,6 @@ async fn resume(
     if inner.closing.is_cancelled() {
         return Err(Error::Closed);
     }
-    // Whoever is inside already has asked the store after that hold ended.
-    let Ok(permit) = inner
-        .gate
-        .enter(&request.name, place, started, &*tools.clock)
-        .await
-    else {
-        return Ok(Resumed::Gone);
-    };
     let renewal = [Renewal {
         name: request.name.clone(),
         token: token.clone(),
@@ -80,26 +75,34 @@ async fn resume(
         ttl: class.ttl,
         lock_delay: class.release.lock_delay,
     }];
-    let within = class.renew.timeout;
-    let sent_at = tools.clock.now();
-    let asking = async {
-        let unanswered = || Failure::unknown(Cause::Corrupt, "the store did not answer this renewal");
-        let answer = tools.store.renew(&renewal, within).await.pop();
-        answer.unwrap_or_else(|| Err(unanswered()))
+    let unavailable = |failure: Failure| Error::Unavailable {
+        name: request.name.clone(),
+        class: class.name.to_string(),
+        cause: failure.cause,
+        message: failure.message().to_owned(),
+        retry_after: class.acquire.retry_after,
     };
-    match bounded(tools, within, asking).await {
-        Ok(Renewed::Extended { .. }) => {}
-        Ok(Renewed::NotOwned) => return Ok(Resumed::Gone),
-        Err(failure) => {
-            return Err(Error::Unavailable {
-                name: request.name,
-                class: class.name.to_string(),
-                cause: failure.cause,
-                message: failure.message().to_owned(),
-                retry_after: class.acquire.retry_after,
-            });
+    let enter = |until| inner.gate.enter(&request.name, place, until, &*tools.clock);
+    let mut permit = enter(started).await.ok();
+    let (permit, sent_at) = loop {
+        let sent_at = tools.clock.now();
+        match renew(tools, &renewal, class.renew.timeout).await {
+            Ok(Renewed::Extended { .. }) => {}
+            Ok(Renewed::NotOwned) => return Ok(Resumed::Gone),
+            Err(failure) => return Err(unavailable(failure)),
         }
-    }
+        if let Some(permit) = permit {
+            break (permit, sent_at);
+        }
+        // Whoever is inside waits for this very lease, as it is still there, or runs without one. It goes first, for as
+        // long as the lease need not be renewed; what happened meanwhile another renewal tells.
+        let patience = class.renew.every.unwrap_or(class.renew.timeout);
+        permit = enter(sent_at + patience).await.ok();
+        if permit.is_none() {
+            let why = "the lease is there, but its name is asked for in this process; try again";
+            return Err(unavailable(Failure::not_done(Cause::Overloaded, why)));
+        }
+    };
     let (now, id) = (tools.clock.now(), tools.next_id());
     tools.floors.saw(&request.name, fence);
     let someone = tools.someone(&token);
@@ -128,4 +131,14 @@ async fn resume(
     };
     inner.keeper.send(Command::Adopt(Box::new(entry)));
     Ok(Resumed::Held(hold))
+}
+
+/// Asks the store once.
+async fn renew(tools: &Tools, renewal: &[Renewal], within: Duration) -> Result<Renewed, Failure> {
+    let asking = async {
+        let unanswered = || Failure::unknown(Cause::Corrupt, "the store did not answer this renewal");
+        let answer = tools.store.renew(renewal, within).await.pop();
+        answer.unwrap_or_else(|| Err(unanswered()))
+    };
+    bounded(tools, within, asking).await
 }

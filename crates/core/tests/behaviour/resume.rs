@@ -7,10 +7,13 @@
     reason = "a test fails by panicking"
 )]
 
-use crate::bed::{Bed, Client, assert_at, name, secs};
+use crate::bed::{Bed, Client, assert_at, name, secs, settle};
+use leasehold_core::adapter::Verb;
 use leasehold_core::rng::SeededRandom;
 use leasehold_core::store::{Answer, Ask, Grant, Store};
-use leasehold_core::{Error, Fence, Hold, Holder, Loss, Outcome, Request, Resumed, Token, Ttl};
+use leasehold_core::{
+    Acquired, Error, Fence, Hold, Holder, Loss, Outcome, Request, Resumed, Token, Ttl,
+};
 
 /// What the earlier process has kept.
 fn token() -> Token {
@@ -132,4 +135,50 @@ async fn max_hold_goes_on_counting() {
     let from = bed.now();
     assert_eq!(bed.lost(&hold).await.reason, Loss::MaxHold);
     assert_at(bed.now(), from, secs(60));
+}
+
+/// Whoever is at the gate may be waiting for the very lease that is to be taken up.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_this_process_does_not_mean_that_the_lease_is_gone() {
+    let bed = Bed::new();
+    let a = bed.client("a");
+    let fence = left_behind(&bed).await;
+    let waits = tokio::spawn(a.class("scheduler").wait(secs(30)).acquire("job:1"));
+    bed.reached(Verb::Acquire, 1).await;
+    settle().await;
+    let refused = a.resume(request(), fence, secs(0)).await;
+    assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+    // Once the waiter has gone, the hold is taken up, and nobody was let in beside it.
+    let hold = resumed(&a, fence, 0).await;
+    let answer = waits.await.unwrap();
+    assert!(matches!(answer, Ok(Acquired::Busy(_))), "{answer:?}");
+    assert_eq!((a.count("resumed"), a.count("acquired")), (1, 0));
+    hold.check().unwrap();
+    assert_eq!(bed.lease("job:1").await.unwrap().fence, Some(fence));
+    // And a waiter that has got in means that it is.
+    assert_eq!(hold.release().await, Outcome::Released);
+    let _next = a.hold("scheduler", "job:1").await;
+    let gone = a.resume(request(), fence, secs(0)).await;
+    assert!(matches!(gone, Ok(Resumed::Gone)), "{gone:?}");
+}
+
+/// The lease was broken while it was waited for at the gate: what was known of it before says nothing any more.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ended_while_it_was_waited_for_is_gone() {
+    let bed = Bed::new();
+    let (a, b) = (bed.client("a"), bed.client("b"));
+    let fence = left_behind(&bed).await;
+    let waits = tokio::spawn(a.class("scheduler").wait(secs(30)).acquire("job:1"));
+    bed.reached(Verb::Acquire, 1).await;
+    settle().await;
+    let resuming = tokio::spawn(a.resume(request(), fence, secs(0)));
+    bed.reached(Verb::Renew, 1).await;
+    settle().await;
+    b.break_lease(&name("job:1"), fence, "an operator").await.unwrap();
+    let hold = waits.await.unwrap().unwrap().held().unwrap();
+    assert!(!resuming.is_finished());
+    hold.release().await;
+    let gone = resuming.await.unwrap();
+    assert!(matches!(gone, Ok(Resumed::Gone)), "{gone:?}");
+    assert_eq!((a.names_here(), a.count("resumed")), (0, 0));
 }
