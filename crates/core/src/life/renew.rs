@@ -197,12 +197,12 @@ impl Life {
         self.flight = None;
         match &mut self.state {
             State::Unproven { confirmed, .. } | State::LocalOnly { confirmed, .. } => {
-                let first = !std::mem::replace(confirmed, true);
-                if first {
+                if !std::mem::replace(confirmed, true) {
                     out.push(Effect::Emit(What::OverlapConfirmed));
                 }
                 self.back_off(now);
-                if first && matches!(self.state, State::LocalOnly { .. }) {
+                // Each time: the class may have begun to fence since.
+                if matches!(self.state, State::LocalOnly { .. }) {
                     self.lose(Loss::HealConflict, now, out);
                 }
             }

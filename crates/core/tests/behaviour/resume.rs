@@ -11,9 +11,7 @@ use crate::bed::{Bed, Client, assert_at, name, secs, settle};
 use leasehold_core::adapter::Verb;
 use leasehold_core::rng::SeededRandom;
 use leasehold_core::store::{Answer, Ask, Grant, Store};
-use leasehold_core::{
-    Acquired, Error, Fence, Hold, Holder, Loss, Outcome, Request, Resumed, Token, Ttl,
-};
+use leasehold_core::{Acquired, Error, Fence, Hold, Holder, Loss, Outcome, Request, Resumed, Token, Ttl};
 
 /// What the earlier process has kept.
 fn token() -> Token {

@@ -207,3 +207,39 @@ fn a_shadow_policy_counts_once_what_it_would_have_stopped() {
     let effects = step(&mut life, Input::NotOwned, 29_690);
     assert_eq!(told(&effects), ["not_owned"]);
 }
+
+/// What was known while the class let it pass counts as soon as the class does not: the next answer ends it.
+#[test]
+fn a_conflict_that_goes_on_is_fenced_once_the_class_fences() {
+    let mut life = local(class(|class| {
+        class.acquire.on_heal_conflict = OnFailure::Continue
+    }));
+    tick(&mut life, 100);
+    let effects = step(&mut life, Input::HealBusy, 110);
+    assert_eq!(told(&effects), ["overlap_confirmed"]);
+    let fences = class(|class| class.acquire.on_heal_conflict = OnFailure::Fence);
+    step(&mut life, Input::PolicyChanged(fences), 120);
+    assert_eq!(tick(&mut life, 400), [Effect::Heal]);
+    let effects = step(&mut life, Input::HealBusy, 410);
+    assert!(abandoned(&effects, Loss::HealConflict), "{effects:?}");
+    assert_eq!(
+        told(&effects),
+        ["overlap_ended", "abandoned"],
+        "it is not confirmed twice"
+    );
+}
+
+/// A shadow counts a conflict once, however often it is seen.
+#[test]
+fn a_conflict_that_goes_on_is_counted_once_in_the_shadow() {
+    let mut life = local(class(|class| {
+        class.acquire.on_heal_conflict = OnFailure::Fence;
+        class.mode = Enforcement::Shadow;
+    }));
+    tick(&mut life, 100);
+    let effects = step(&mut life, Input::HealBusy, 110);
+    assert_eq!(told(&effects), ["overlap_confirmed", "would_stop"]);
+    assert_eq!(tick(&mut life, 400), [Effect::Heal]);
+    let effects = step(&mut life, Input::HealBusy, 410);
+    assert_eq!(told(&effects), Vec::<&str>::new());
+}
