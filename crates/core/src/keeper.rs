@@ -42,6 +42,8 @@ pub(crate) struct Keeper {
     timers: BTreeSet<(Moment, u64)>,
     /// Renewals that are due in this turn, by their time-out.
     due: BTreeMap<Duration, Vec<(u64, Renewal)>>,
+    /// The client has shut down. A hold whose grant was on its way here meanwhile, on another thread, ends as it comes.
+    ended: bool,
 }
 
 impl Keeper {
@@ -62,6 +64,7 @@ impl Keeper {
             entries: BTreeMap::new(),
             timers: BTreeSet::new(),
             due: BTreeMap::new(),
+            ended: false,
         };
         tokio::spawn(keeper.run());
         handle
@@ -103,6 +106,9 @@ impl Keeper {
                 self.entries.insert(id, *entry);
                 // Its acquire may have begun under another policy, and waited for long.
                 self.look_again(id);
+                if self.ended {
+                    self.step(id, Input::End(Loss::Shutdown));
+                }
             }
             Command::Release { id, answer } => {
                 if let Some(entry) = self.entries.get_mut(&id) {
@@ -126,9 +132,11 @@ impl Keeper {
                 let ids: Vec<_> = self.entries.keys().copied().collect();
                 ids.into_iter().for_each(|id| self.look_again(id));
             }
-            Command::EndAll(loss) => {
+            Command::EndAll => {
+                self.ended = true;
                 let ids: Vec<_> = self.entries.keys().copied().collect();
-                ids.into_iter().for_each(|id| self.step(id, Input::End(loss)));
+                ids.into_iter()
+                    .for_each(|id| self.step(id, Input::End(Loss::Shutdown)));
             }
             Command::Count(answer) => {
                 let _ = answer.send(self.count());

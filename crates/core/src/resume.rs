@@ -47,7 +47,13 @@ impl Locks {
         age: Duration,
     ) -> impl Future<Output = Result<Resumed, Error>> + Send + use<> {
         let (inner, place) = (Arc::clone(&self.inner), Location::caller());
-        async move { resume(&inner, request, fence, age, place).await }
+        async move {
+            tokio::select! {
+                biased;
+                () = inner.closing.cancelled() => Err(Error::Closed),
+                answer = resume(&inner, request, fence, age, place) => answer,
+            }
+        }
     }
 }
 
@@ -65,9 +71,6 @@ async fn resume(
     let Some(token) = request.token else {
         return Err(Invalid::new("token", "", "must be the one the lease was granted to").into());
     };
-    if inner.closing.is_cancelled() {
-        return Err(Error::Closed);
-    }
     let renewal = [Renewal {
         name: request.name.clone(),
         token: token.clone(),

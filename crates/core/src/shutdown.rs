@@ -6,7 +6,6 @@ use tokio::sync::oneshot;
 
 use crate::client::Locks;
 use crate::clock::{ClockExt, Moment};
-use crate::event::Loss;
 use crate::keeper::{Command, Left};
 
 /// How often the end is looked for.
@@ -31,9 +30,7 @@ impl Locks {
         let clock = &self.inner.tools.clock;
         self.drained(clock.now() + bound, |left| left.holds == 0).await;
         let fenced = self.left().await.holds;
-        if fenced > 0 {
-            self.inner.keeper.send(Command::EndAll(Loss::Shutdown));
-        }
+        self.inner.keeper.send(Command::EndAll);
         let remains = self
             .drained(clock.now() + bound, |left| *left == Left::default())
             .await;

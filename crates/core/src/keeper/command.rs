@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Entry;
-use crate::event::Loss;
 use crate::life::Outcome;
 use crate::policy::Class;
 use crate::tools::Tools;
@@ -30,8 +29,8 @@ pub(crate) enum Command {
     },
     /// Classes have changed: look again. What is in force is not told here, so that nothing older can come later.
     Policies,
-    /// End every hold now; releases and undos go on.
-    EndAll(Loss),
+    /// The client shuts down: end every hold now, and each that comes later; releases and undos go on.
+    EndAll,
     /// How much is left to do?
     Count(oneshot::Sender<Left>),
 }

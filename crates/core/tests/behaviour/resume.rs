@@ -11,7 +11,9 @@ use crate::bed::{Bed, Client, assert_at, name, secs, settle};
 use leasehold_core::adapter::Verb;
 use leasehold_core::rng::SeededRandom;
 use leasehold_core::store::{Answer, Ask, Grant, Store};
-use leasehold_core::{Acquired, Error, Fence, Hold, Holder, Loss, Outcome, Request, Resumed, Token, Ttl};
+use leasehold_core::{
+    Acquired, Error, Fence, Hold, Holder, Left, Loss, Outcome, Request, Resumed, Token, Ttl,
+};
 
 /// What the earlier process has kept.
 fn token() -> Token {
@@ -179,4 +181,23 @@ async fn a_lease_that_ended_while_it_was_waited_for_is_gone() {
     let gone = resuming.await.unwrap();
     assert!(matches!(gone, Ok(Resumed::Gone)), "{gone:?}");
     assert_eq!((a.names_here(), a.count("resumed")), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_up_once_the_client_shuts_down() {
+    let bed = Bed::new();
+    let a = bed.client("a");
+    let fence = left_behind(&bed).await;
+    bed.chaos.renew().delay_reply(secs(1));
+    let resuming = tokio::spawn(a.resume(request(), fence, secs(0)));
+    bed.reached(Verb::Renew, 1).await;
+    let from = bed.now();
+    let report = a.shutdown(secs(5)).await;
+    assert_eq!((report.fenced, report.remains), (0, Left::default()));
+    let closed = resuming.await.unwrap();
+    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+    assert_eq!(bed.now(), from, "told at once");
+    bed.pass(secs(2)).await;
+    assert_eq!((a.left().await, a.names_here()), (Left::default(), 0));
+    assert_eq!(a.count("resumed"), 0);
 }

@@ -6,9 +6,15 @@
     reason = "a test fails by panicking"
 )]
 
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
 use crate::bed::{Bed, assert_at, ms, secs, settle};
 use leasehold_core::adapter::Verb;
-use leasehold_core::{Acquired, Error, Left, Loss, Outcome, Standing};
+use leasehold_core::clock::{BootClock, until};
+use leasehold_core::event::{Event, Observer};
+use leasehold_core::memory::MemoryStore;
+use leasehold_core::{Acquired, Error, Left, Locks, Loss, Outcome, Standing};
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_client_shuts_down_at_once_and_takes_no_new_locks() {
@@ -134,4 +140,44 @@ async fn waiting_acquires_are_closed() {
     assert_eq!((bed.memory.listening(), a.names_here()), (0, 0));
     let next = b.class("scheduler").acquire("elsewhere").await;
     assert!(matches!(next, Ok(Acquired::Held(_))));
+}
+
+/// Stands still when this happens, on the thread on which it happens, until it may go on.
+#[derive(Debug)]
+struct Stop {
+    reached: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Observer for Stop {
+    fn on(&self, event: &Event) {
+        if event.what.label() == "acquired" {
+            self.reached.send(()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
+        }
+    }
+}
+
+/// The grant is there, and another thread shuts down before the keeper has heard of it: nobody would end that hold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_that_comes_after_the_end_is_ended() {
+    let ((reached, stands), (go_on, waits)) = (channel(), channel());
+    let stop = Stop {
+        reached,
+        go_on: Mutex::new(waits),
+    };
+    let locks = Locks::builder(Arc::new(MemoryStore::new(BootClock::shared())))
+        .observer(Arc::new(stop))
+        .without_log()
+        .build()
+        .unwrap();
+    let acquiring = tokio::spawn(locks.class("scheduler").acquire("job:1"));
+    stands.recv().unwrap();
+    let report = locks.shutdown(secs(5)).await;
+    assert_eq!((report.fenced, report.remains), (0, Left::default()));
+    go_on.send(()).unwrap();
+    let hold = acquiring.await.unwrap().unwrap().held().unwrap();
+    let lost = until(&**locks.clock(), locks.clock().now() + secs(10), hold.lost()).await;
+    assert_eq!(lost.unwrap().reason, Loss::Shutdown);
+    assert_eq!(hold.release().await, Outcome::Released);
 }
