@@ -119,7 +119,7 @@ async fn resume(
     tools.events.emit(&subject, What::Resumed { age });
     let grant = Grant { fence, ttl: None };
     let seed = tools.random.bits();
-    let life = Life::granted(Arc::clone(&class), seed, now - age, sent_at, grant, now);
+    let life = Life::granted(Arc::clone(&class), seed, sent_at, grant, now).aged(age);
     let mut entry = Entry::new(id, life, request.name.clone(), token, Some(permit));
     entry.tombstone = true;
     entry.tweaks = request.tweaks;

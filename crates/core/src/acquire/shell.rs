@@ -273,7 +273,7 @@ impl Attempt {
         self.inner.tools.floors.saw(&self.ask.name, grant.fence);
         self.emit(Some(grant), self.seen.acquired(took, now));
         let seed = self.inner.tools.random.bits();
-        let life = Life::granted(Arc::clone(&self.class), seed, now, sent_at, grant, now);
+        let life = Life::granted(Arc::clone(&self.class), seed, sent_at, grant, now);
         // A token that its caller keeps may be asked with again, by a request that is late.
         let tombstone = self.acquiring.ambiguous() || self.request.token.is_some();
         self.adopt(life, tombstone, None)

@@ -5,6 +5,7 @@
 //! every state has a defined meaning, late and repeated answers included.
 
 mod lease;
+mod policy;
 mod release;
 mod renew;
 mod state;
@@ -36,8 +37,10 @@ pub struct Life {
     state: State,
     fence: Option<Fence>,
     started: Moment,
-    /// Up to when an event has told how long it was held: no second is told twice.
-    told: Moment,
+    /// How long it was held before that, by an earlier process.
+    aged: Duration,
+    /// How much of the time for which it was held an event has told: no second is told twice.
+    told: Duration,
     lease: Option<Lease>,
     /// The last moment at which the store may have touched the lease: debts count from it.
     touched: Moment,
@@ -61,14 +64,7 @@ pub struct Life {
 impl Life {
     /// A hold whose lease was granted to a request sent at `sent_at`.
     #[must_use]
-    pub fn granted(
-        class: Arc<Class>,
-        seed: u64,
-        started: Moment,
-        sent_at: Moment,
-        grant: Grant,
-        now: Moment,
-    ) -> Self {
+    pub fn granted(class: Arc<Class>, seed: u64, sent_at: Moment, grant: Grant, now: Moment) -> Self {
         let terms = Terms::of(&class, grant.ttl);
         let lease = Lease {
             sent_at,
@@ -78,13 +74,20 @@ impl Life {
         let state = State::Proven {
             deadline: terms.deadline(sent_at, &class),
         };
-        let mut life = Self::new(class, seed, state, started);
+        let mut life = Self::new(class, seed, state, now);
         life.fence = Some(grant.fence);
         life.lease = Some(lease);
         life.widest = terms;
-        life.touched = now;
         life.schedule_renewal(sent_at);
         life
+    }
+
+    /// The same, taken up from an earlier process that has held it for this long. A length and not a moment: this
+    /// clock may not reach back so far.
+    #[must_use]
+    pub fn aged(mut self, age: Duration) -> Self {
+        self.aged = age;
+        self
     }
 
     /// A hold that runs with a local lock only. `asked` says that its acquire may have been granted all the same, or may
@@ -134,7 +137,8 @@ impl Life {
             state,
             fence: None,
             started,
-            told: started,
+            aged: Duration::ZERO,
+            told: Duration::ZERO,
             lease: None,
             touched: started,
             flight: None,
@@ -333,7 +337,8 @@ impl Life {
     /// How long it was held, as its next event tells it. One that a shutdown ended and that is then given back has told
     /// of most of it already.
     fn held(&mut self, now: Moment) -> Duration {
-        now.since(std::mem::replace(&mut self.told, now))
+        let whole = self.aged.saturating_add(now.since(self.started));
+        whole.saturating_sub(std::mem::replace(&mut self.told, whole))
     }
 
     /// The overlap clock stops because the work does.
@@ -351,41 +356,6 @@ impl Life {
             State::Proven { .. } | State::Unproven { .. } | State::LocalOnly { .. }
         ) {
             self.lose(loss, now, out);
-        }
-    }
-
-    /// Wider margins count at once, for the lease that is already there; narrower ones and a new TTL count from the
-    /// next renewal, because this lease was asked for on other terms.
-    fn policy_changed(&mut self, class: Arc<Class>, now: Moment, out: &mut Vec<Effect>) {
-        if *self.class == *class {
-            return;
-        }
-        self.class = class;
-        if let (State::Proven { deadline }, Some(lease)) = (self.state, self.lease) {
-            self.state = State::Proven {
-                deadline: lease.terms.deadline(lease.sent_at, &self.class).min(deadline),
-            };
-            if self.failures == 0 {
-                self.schedule_renewal(lease.sent_at);
-            }
-        }
-        if matches!(self.state, State::Unproven { .. }) && self.fences() {
-            self.lose(Loss::Deadline, now, out);
-        }
-        self.judge(now, out);
-    }
-
-    /// The policy stops work that cannot prove its lease.
-    fn fences(&self) -> bool {
-        self.class.renew.on_failure == OnFailure::Fence && self.class.mode == Enforcement::Enforce
-    }
-
-    /// When `max_hold` ends it. A shadow policy has been counted once and goes on, until it is one that acts.
-    fn max_end(&self) -> Moment {
-        let counted = self.would_stop && self.class.mode == Enforcement::Shadow;
-        match self.class.max_hold {
-            Some(limit) if !counted => self.started + limit,
-            _ => Moment::FAR,
         }
     }
 

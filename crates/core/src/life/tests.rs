@@ -53,7 +53,7 @@ fn grant(number: u64) -> Grant {
 
 /// A hold whose grant was sent at 0 and heard at 10 ms.
 fn held(class: Arc<Class>) -> Life {
-    Life::granted(class, 7, at(10), at(0), grant(5), at(10))
+    Life::granted(class, 7, at(0), grant(5), at(10))
 }
 
 fn local(class: Arc<Class>) -> Life {

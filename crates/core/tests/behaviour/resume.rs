@@ -9,6 +9,8 @@
 
 use crate::bed::{Bed, Client, assert_at, name, secs, settle};
 use leasehold_core::adapter::Verb;
+use leasehold_core::clock::Moment;
+use leasehold_core::event::What;
 use leasehold_core::rng::SeededRandom;
 use leasehold_core::store::{Answer, Ask, Grant, Store};
 use leasehold_core::{
@@ -135,6 +137,25 @@ async fn max_hold_goes_on_counting() {
     let from = bed.now();
     assert_eq!(bed.lost(&hold).await.reason, Loss::MaxHold);
     assert_at(bed.now(), from, secs(60));
+}
+
+/// A machine that has been up for less time than the hold is old has no moment at which the hold began.
+#[tokio::test(start_paused = true)]
+async fn max_hold_goes_on_counting_soon_after_boot() {
+    let bed = Bed::new();
+    let policy = "[class.scheduler]\nmax_hold = \"90m\"";
+    let a = bed.client_with("a", policy);
+    let fence = left_behind(&bed).await;
+    assert!(bed.now().since(Moment::ZERO) < secs(80 * 60));
+    let hold = resumed(&a, fence, 80 * 60).await;
+    let from = bed.now();
+    assert_eq!(bed.lost(&hold).await.reason, Loss::MaxHold);
+    assert_at(bed.now(), from, secs(10 * 60));
+    settle().await;
+    assert!(matches!(
+        a.only("abandoned").what,
+        What::Abandoned { held, .. } if held >= secs(90 * 60) && held < secs(90 * 60 + 1)
+    ));
 }
 
 /// Whoever is at the gate may be waiting for the very lease that is to be taken up.

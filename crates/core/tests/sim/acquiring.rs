@@ -266,7 +266,7 @@ impl World {
         let now = state.clock.read(self.now);
         let (seed, class) = (state.random.bits(), Arc::clone(&attempt.class));
         let told = self.told(&class);
-        let life = Life::granted(told, seed, now, sent_at, grant, now);
+        let life = Life::granted(told, seed, sent_at, grant, now);
         self.tell(client, &attempt, Ending::Held, false);
         let tombstone = attempt.acquiring.ambiguous();
         self.adopt(

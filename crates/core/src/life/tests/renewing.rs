@@ -15,7 +15,7 @@ fn a_grant_with_another_ttl_counts_that_one() {
         fence: fence(5),
         ttl: Some(Duration::from_secs(20)),
     };
-    let life = Life::granted(class(|_| ()), 7, at(10), at(0), given, at(10));
+    let life = Life::granted(class(|_| ()), 7, at(0), given, at(10));
     assert_eq!(life.deadline(), at(20_000 - 320));
 }
 
@@ -31,7 +31,7 @@ fn it_is_renewed_a_little_before_its_time_and_once() {
 
 #[test]
 fn two_lives_are_not_renewed_in_step() {
-    let due = |seed| Life::granted(class(|_| ()), seed, at(0), at(0), grant(5), at(0)).wake_at();
+    let due = |seed| Life::granted(class(|_| ()), seed, at(0), grant(5), at(0)).wake_at();
     let all: std::collections::BTreeSet<_> = (0..20).map(due).collect();
     // About 25 lines of the shared grid lie within the jitter.
     assert!(all.len() > 8, "{all:?}");
@@ -85,7 +85,7 @@ fn retries_come_sooner_than_the_next_regular_renewal() {
 fn the_time_that_is_left_is_parted_among_the_attempts() {
     let (mut soonest, mut latest) = ([Duration::MAX; 2], [Duration::ZERO; 2]);
     for seed in 0..500 {
-        let mut life = Life::granted(class(|_| ()), seed, at(10), at(0), grant(5), at(10));
+        let mut life = Life::granted(class(|_| ()), seed, at(0), grant(5), at(10));
         let mut heard = 12_000;
         for strike in 0..2 {
             tick(&mut life, heard - 2_000);
