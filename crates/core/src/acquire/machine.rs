@@ -95,7 +95,7 @@ impl Acquiring {
     /// An acquire that begins now. `wait` is the request's, which may differ from the class's.
     #[must_use]
     pub fn new(class: Arc<Class>, wait: Duration, can_queue: bool, now: Moment) -> Self {
-        let delay = class.acquire.retry;
+        let delay = class.acquire.retry.min(longest());
         Self {
             open: opens(&class),
             class,
@@ -271,10 +271,14 @@ impl Acquiring {
         let pause = self
             .delay
             .mul_f64(0.5 + (random >> 11) as f64 / (1_u64 << 53) as f64);
-        // With its greatest jitter the longest is one poll, not more.
-        self.delay = (self.delay * 3 / 2).min(POLL * 2 / 3);
+        self.delay = (self.delay * 3 / 2).min(longest());
         pause.max(Duration::from_millis(1))
     }
+}
+
+/// The longest delay before jitter, the first one included: with its greatest jitter it is one poll, not more.
+fn longest() -> Duration {
+    POLL * 2 / 3
 }
 
 /// Fail-open, or only the shadow of fail-closed.

@@ -112,7 +112,7 @@ pub enum ReleaseWhen {
 pub struct AcquirePolicy {
     /// How long to wait for a busy name; zero is one try.
     pub wait: Duration,
-    /// The first delay between two asks; grows, always jittered.
+    /// The first delay between two asks; grows to two thirds of a second, always jittered. A longer one counts as that.
     pub retry: Duration,
     /// The whole budget for a store that does not answer.
     pub timeout: Duration,
