@@ -58,8 +58,12 @@ impl Breaker {
         *self = Self::default();
     }
 
-    /// The store did not answer.
-    pub fn failed(&mut self, now: Moment) {
+    /// The store did not answer; `probe` says that it was the probe's ask. While it is open, only the probe tells anything
+    /// new: others were on their way before.
+    pub fn failed(&mut self, now: Moment, probe: bool) {
+        if self.until.is_some() && !probe {
+            return;
+        }
         self.probing = false;
         self.failures = self.failures.saturating_add(1);
         if self.failures >= THRESHOLD {
@@ -79,7 +83,7 @@ impl Breaker {
         &self.why
     }
 
-    /// A probe was cancelled before it was answered: the next acquire probes.
+    /// The probe ended without telling whether the store is back: the next acquire probes.
     pub fn abandoned(&mut self) {
         self.probing = false;
     }
@@ -97,10 +101,10 @@ mod tests {
     fn opens_after_repeated_failures_only() {
         let mut breaker = Breaker::default();
         for _ in 0..THRESHOLD - 1 {
-            breaker.failed(at(0));
+            breaker.failed(at(0), false);
             assert_eq!(breaker.admit(at(0)), Admission::Pass);
         }
-        breaker.failed(at(0));
+        breaker.failed(at(0), false);
         assert_eq!(breaker.admit(at(0)), Admission::Refuse { until: at(250) });
     }
 
@@ -108,7 +112,7 @@ mod tests {
     fn one_success_in_between_starts_the_count_anew() {
         let mut breaker = Breaker::default();
         for _ in 0..100 {
-            (0..THRESHOLD - 1).for_each(|_| breaker.failed(at(0)));
+            (0..THRESHOLD - 1).for_each(|_| breaker.failed(at(0), false));
             breaker.succeeded();
         }
         assert_eq!(breaker.admit(at(0)), Admission::Pass);
@@ -117,12 +121,12 @@ mod tests {
     #[test]
     fn one_probe_at_a_time() {
         let mut breaker = Breaker::default();
-        (0..THRESHOLD).for_each(|_| breaker.failed(at(0)));
+        (0..THRESHOLD).for_each(|_| breaker.failed(at(0), false));
         assert_eq!(breaker.admit(at(300)), Admission::Probe);
         assert!(matches!(breaker.admit(at(300)), Admission::Refuse { .. }));
         breaker.abandoned();
         assert_eq!(breaker.admit(at(300)), Admission::Probe);
-        breaker.failed(at(300));
+        breaker.failed(at(300), true);
         assert_eq!(breaker.admit(at(500)), Admission::Refuse { until: at(800) });
         assert_eq!(breaker.admit(at(800)), Admission::Probe);
         breaker.succeeded();
@@ -132,7 +136,33 @@ mod tests {
     #[test]
     fn the_pause_grows_to_a_bound() {
         let mut breaker = Breaker::default();
-        (0..50).for_each(|_| breaker.failed(at(0)));
-        assert_eq!(breaker.admit(at(0)), Admission::Refuse { until: at(5000) });
+        (0..THRESHOLD).for_each(|_| breaker.failed(at(0), false));
+        let mut now = at(250);
+        for pause in [500, 1_000, 2_000, 4_000, 5_000, 5_000] {
+            assert_eq!(breaker.admit(now), Admission::Probe);
+            breaker.failed(now, true);
+            let until = now + Duration::from_millis(pause);
+            assert_eq!(breaker.admit(now), Admission::Refuse { until });
+            now = until;
+        }
+    }
+
+    /// Asks that were on their way when it opened fail one after the other. That is no news.
+    #[test]
+    fn only_the_probe_says_how_the_probe_went() {
+        let mut breaker = Breaker::default();
+        (0..THRESHOLD).for_each(|_| breaker.failed(at(0), false));
+        (0..50).for_each(|_| breaker.failed(at(100), false));
+        assert_eq!(breaker.admit(at(200)), Admission::Refuse { until: at(250) });
+        assert_eq!(breaker.admit(at(250)), Admission::Probe);
+        breaker.failed(at(260), false);
+        assert_eq!(
+            breaker.admit(at(270)),
+            Admission::Refuse { until: at(250) },
+            "the probe is still on its way"
+        );
+        breaker.failed(at(280), true);
+        assert_eq!(breaker.admit(at(779)), Admission::Refuse { until: at(780) });
+        assert_eq!(breaker.admit(at(780)), Admission::Probe);
     }
 }

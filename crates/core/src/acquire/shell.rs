@@ -171,7 +171,7 @@ impl Attempt {
         self.in_flight = true;
         let result = bounded(&inner.tools, within, inner.tools.store.acquire(&self.ask, within)).await;
         self.in_flight = false;
-        self.probing = false;
+        let probe = std::mem::take(&mut self.probing);
         match result {
             Ok(answer) => {
                 inner.tools.breaker().succeeded();
@@ -179,7 +179,7 @@ impl Attempt {
                 Heard::Answered(answer, sent_at)
             }
             Err(failure) => {
-                self.count(&failure, self.now());
+                self.count(&failure, probe);
                 Heard::Failed(failure, sent_at)
             }
         }
@@ -200,13 +200,13 @@ impl Attempt {
         }
     }
 
-    fn count(&self, failure: &Failure, now: Moment) {
+    fn count(&self, failure: &Failure, probe: bool) {
         // Only what is about the way to the store: a store that refuses us is there.
         if failure.transient() {
             let mut breaker = self.inner.tools.breaker();
             breaker.because(failure.message());
-            breaker.failed(now);
-        } else {
+            breaker.failed(self.now(), probe);
+        } else if probe {
             self.inner.tools.breaker().abandoned();
         }
     }

@@ -276,6 +276,37 @@ async fn a_cancelled_probe_does_not_shut_the_way_for_ever() {
     a.hold("workflow-critical", "next").await.check().unwrap();
 }
 
+/// An ask that was on its way before the breaker opened fails beside the probe: it neither ends the probe nor makes the next
+/// one later.
+#[tokio::test(start_paused = true)]
+async fn an_ask_from_before_says_nothing_about_the_probe() {
+    let bed = Bed::new();
+    let a = bed.client("a");
+    // Undos too: an answer to anyone would show that the store is there.
+    bed.chaos.release().hang(true);
+    bed.chaos.acquire().hang_next(1);
+    let before = tokio::spawn(a.class("workflow-critical").acquire("before"));
+    bed.reached(Verb::Acquire, 1).await;
+    let from = bed.now();
+    bed.chaos.acquire().fail_next(5);
+    for _ in 0..5 {
+        a.refused("workflow-critical", "x").await;
+    }
+    bed.pass(ms(300)).await;
+    bed.chaos.acquire().hang_next(1);
+    let probe = tokio::spawn(a.class("workflow-critical").acquire("probe"));
+    bed.reached(Verb::Acquire, 7).await;
+    assert!(matches!(before.await.unwrap(), Err(Error::Unavailable { .. })));
+    assert_at(bed.now(), from, secs(2));
+    a.refused("workflow-critical", "x").await;
+    assert_eq!(bed.calls(Verb::Acquire), 7, "the probe is still on its way");
+    assert!(matches!(probe.await.unwrap(), Err(Error::Unavailable { .. })));
+    assert_at(bed.now(), from, ms(2_300));
+    // One probe has failed: the second pause, not the third.
+    bed.pass(ms(510)).await;
+    a.hold("workflow-critical", "next").await.check().unwrap();
+}
+
 /// Renewals have a budget of their own: asks that hang, ten thousand of them, do not cost a hold.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_acquires_does_not_starve_renewals_nor_waits_for_ever() {

@@ -159,7 +159,7 @@ impl World {
             return;
         };
         attempt.in_flight = None;
-        attempt.probing = false;
+        let probe = std::mem::take(&mut attempt.probing);
         let class = in_force(&state.classes, &attempt.class);
         attempt.acquiring.policy_changed(class);
         let mut sent_at = self.calls[call].sent_at;
@@ -189,8 +189,8 @@ impl World {
                     Failure::not_done(cause, "simulated")
                 };
                 if failure.transient() {
-                    state.breaker.failed(now);
-                } else {
+                    state.breaker.failed(now, probe);
+                } else if probe {
                     state.breaker.abandoned();
                 }
                 attempt.acquiring.failed(&failure, sent_at, now, random)
