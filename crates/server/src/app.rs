@@ -82,7 +82,7 @@ impl App {
             limits: Limits::new(config.asking, config.keeping),
             waiters: Waiters::default(),
             seen: AtomicU64::new(0),
-            places: Places::new(config.waiters(), config.tokens.is_some()),
+            places: Places::new(config.waiters(), config.tokens.is_some() || config.mutual()),
             stopping: CancellationToken::new(),
             tokens,
             locks,
