@@ -25,6 +25,8 @@ use crate::peer::Peer;
 
 /// The largest head of a request, and the most that is read ahead.
 const HEAD: usize = 16 * 1024;
+/// What a connection that came when room was short may take to say what it wants.
+const SOON: Duration = Duration::from_secs(2);
 /// After an accept that failed: the machine is short of something.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -96,6 +98,7 @@ impl<D: Door> Connections<D> {
             return;
         };
         D::prepare(&stream);
+        let patience = Patience::new(&self.app, self.room.available_permits());
         let (app, router, tls, abort) = (
             Arc::clone(&self.app),
             self.router.clone(),
@@ -107,7 +110,7 @@ impl<D: Door> Connections<D> {
             tokio::select! {
                 biased;
                 () = abort.cancelled() => {}
-                () = talk(app, router, stream, tls) => {}
+                () = talk(app, router, stream, tls, patience) => {}
             }
             tracing::trace!(%from, "connection over");
         });
@@ -120,14 +123,39 @@ connection: close\r\ncontent-length: 168\r\n\r\n\
 {\"type\":\"urn:leasehold:problem:overloaded\",\"title\":\"overloaded\",\"status\":503,\"detail\":\"too many connections; \
 come again later\",\"code\":\"overloaded\",\"unknown\":false    }\n";
 
-async fn talk<S>(app: Arc<App>, router: Router, stream: S, tls: Option<TlsAcceptor>)
+/// What a connection may take.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// It may stay for another request.
+    stays: bool,
+    handshake: Duration,
+    head: Duration,
+}
+
+impl Patience {
+    /// The last quarter of the connections, which those that wait leave free, is for one request each, asked at once: whoever
+    /// says nothing there would keep a renewal out.
+    fn new(app: &App, free: usize) -> Self {
+        let config = &app.config;
+        let short = free < config.connections - config.waiters();
+        let most = |time: Duration| if short { time.min(SOON) } else { time };
+        Self {
+            // While the daemon drains, a connection is for one request, too.
+            stays: !short && !app.stopping.is_cancelled(),
+            handshake: most(config.handshake_timeout),
+            head: most(config.head_timeout),
+        }
+    }
+}
+
+async fn talk<S>(app: Arc<App>, router: Router, stream: S, tls: Option<TlsAcceptor>, patience: Patience)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match tls {
-        None => http(app, router, stream, Peer::default()).await,
+        None => http(app, router, stream, Peer::default(), patience).await,
         Some(acceptor) => {
-            let end = app.clock.now() + app.config.handshake_timeout;
+            let end = app.clock.now() + patience.handshake;
             // Boxed, as what follows: connections without TLS do not carry its size.
             let accepting = Box::pin(acceptor.accept(stream));
             let Some(Ok(stream)) = until(&*app.clock, end, accepting).await else {
@@ -135,12 +163,12 @@ where
             };
             let shown = stream.get_ref().1.peer_certificates();
             let peer = shown.and_then(|chain| chain.first()).map(Peer::of);
-            Box::pin(http(app, router, stream, peer.unwrap_or_default())).await;
+            Box::pin(http(app, router, stream, peer.unwrap_or_default(), patience)).await;
         }
     }
 }
 
-async fn http<S>(app: Arc<App>, router: Router, stream: S, peer: Peer)
+async fn http<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, patience: Patience)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -149,13 +177,12 @@ where
         let mut router = router.clone();
         async move { router.call(request).await }
     });
-    // While the daemon drains, a connection is for one request.
     let draining = app.stopping.is_cancelled();
     let connection = http1::Builder::new()
         .timer(app.timing.clone())
-        .header_read_timeout(app.config.head_timeout)
+        .header_read_timeout(patience.head)
         .max_buf_size(HEAD)
-        .keep_alive(!draining)
+        .keep_alive(patience.stays)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

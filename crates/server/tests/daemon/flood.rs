@@ -5,20 +5,23 @@ use futures_util::stream::FuturesUnordered;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::stage::{Plan, Reply, eventually, within};
+use crate::stage::{PATIENCE, Plan, Reply, eventually, within};
 
 #[tokio::test]
 async fn one_connection_too_many() {
     let mut plan = Plan::new();
     plan.config.connections = 3;
+    plan.config.body_timeout = PATIENCE;
     let daemon = plan.start().await;
     let mut open = Vec::new();
     for _ in 0..3 {
         let mut stream = daemon.connect().await;
-        let ask = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
+        // Not answered before its body has come.
+        let ask = format!(
+            "POST /v1/locks/job:1/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n",
+            daemon.address
+        );
         stream.write_all(ask.as_bytes()).await.unwrap();
-        let mut first = [0; 1];
-        stream.read_exact(&mut first).await.unwrap();
         open.push(stream);
     }
     let refused = daemon.raw("").await;
@@ -102,6 +105,47 @@ async fn a_flood_does_not_cost_another_identity() {
     call(calm, "release", json!({"token": mine["token"]})).await.ok();
     // Nobody can use up what belongs to those who say nothing.
     assert_eq!(daemon.get("/healthz").await.status, 200);
+}
+
+/// Connections that say nothing, or nothing more, leave room for those that keep a lock.
+#[tokio::test]
+async fn idle_connections_leave_room_for_renewals() {
+    let mut plan = Plan::new();
+    plan.config.connections = 8;
+    // Nothing here waits for that.
+    plan.config.head_timeout = 10 * PATIENCE;
+    let daemon = plan.start().await;
+    let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
+    let renew = json!({"token": mine["token"], "fence": mine["fence"]}).to_string();
+    let renew = format!(
+        "POST /v1/locks/job:1/renew HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{renew}",
+        daemon.address,
+        renew.len()
+    );
+    // Every connection is taken by someone who says nothing; the last of them are given up soon.
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        silent.push(daemon.connect().await);
+    }
+    let mut kept = Vec::new();
+    eventually("a renewal", async || {
+        let mut stream = daemon.connect().await;
+        let _ = stream.write_all(renew.as_bytes()).await;
+        let mut first = [0; 12];
+        let read = stream.read_exact(&mut first).await;
+        kept.push(stream);
+        read.is_ok() && &first == b"HTTP/1.1 200"
+    })
+    .await;
+    // Nor does it cost the next one its place that those before would have kept theirs.
+    for _ in 0..8 {
+        let mut stream = daemon.connect().await;
+        stream.write_all(renew.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        within("the end", stream.read_to_end(&mut said)).await.unwrap();
+        assert_eq!(Reply::parse(&said).status, 200);
+        kept.push(stream);
+    }
 }
 
 /// Requests that wait leave room for those that keep a lock, and those of one identity for another's: whoever must renew finds a
