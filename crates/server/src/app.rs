@@ -160,14 +160,9 @@ impl App {
         told.collect()
     }
 
-    /// A place among those who wait.
-    pub(crate) fn wait(&self) -> Result<Place, Refusal> {
-        self.places.take(None).ok_or_else(crowded)
-    }
-
     /// A place among those who wait, of this caller's share.
-    pub(crate) fn wait_as(&self, who: &Principal) -> Result<Place, Refusal> {
-        self.places.take(Some(who.id())).ok_or_else(crowded)
+    pub(crate) fn wait(&self, who: &Principal) -> Result<Place, Refusal> {
+        self.places.take(who.id()).ok_or_else(crowded)
     }
 
     /// The token that this caller's id stands for on this name. The same every time, also after a restart; nobody without

@@ -60,7 +60,7 @@ pub(crate) async fn follow(
     if app.stopping.is_cancelled() {
         return Err(Refusal::stopping());
     }
-    let place = app.wait_as(&who)?;
+    let place = app.wait(&who)?;
     let feed = &app.recorder.feed;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let mut first = String::from("retry: 1000\n\n");

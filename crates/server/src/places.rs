@@ -25,7 +25,7 @@ struct Taken {
 #[must_use = "it is given back when it is dropped"]
 pub(crate) struct Place {
     places: Arc<Places>,
-    who: Option<String>,
+    who: String,
 }
 
 impl Places {
@@ -38,20 +38,18 @@ impl Places {
         })
     }
 
-    /// A place, if there is one; of this identity's share, if it is known.
-    pub(crate) fn take(self: &Arc<Self>, who: Option<&str>) -> Option<Place> {
+    /// A place of this identity's share, if there is one.
+    pub(crate) fn take(self: &Arc<Self>, who: &str) -> Option<Place> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let had = who.and_then(|who| taken.by.get(who)).copied().unwrap_or(0);
+        let had = taken.by.get(who).copied().unwrap_or(0);
         if taken.all >= self.most || had >= self.share {
             return None;
         }
         taken.all += 1;
-        if let Some(who) = who {
-            taken.by.insert(who.to_owned(), had + 1);
-        }
+        taken.by.insert(who.to_owned(), had + 1);
         Some(Place {
             places: Arc::clone(self),
-            who: who.map(str::to_owned),
+            who: who.to_owned(),
         })
     }
 }
@@ -60,11 +58,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all = taken.all.saturating_sub(1);
-        let Some(who) = &self.who else { return };
-        if let Some(had) = taken.by.get_mut(who) {
+        if let Some(had) = taken.by.get_mut(&self.who) {
             *had -= 1;
             if *had == 0 {
-                taken.by.remove(who);
+                taken.by.remove(&self.who);
             }
         }
     }
@@ -77,13 +74,13 @@ mod tests {
     #[test]
     fn one_identity_takes_half_and_gives_back_what_it_took() {
         let places = Places::new(6, true);
-        let take = |who| places.take(Some(who));
+        let take = |who| places.take(who);
         let mut a: Vec<_> = (0..9).filter_map(|_| take("a")).collect();
         let b: Vec<_> = (0..9).filter_map(|_| take("b")).collect();
         assert_eq!((a.len(), b.len(), take("c").is_none()), (3, 3, true));
         a.pop();
         let c = take("c");
-        assert!(c.is_some() && take("a").is_none() && places.take(None).is_none());
+        assert!(c.is_some() && take("a").is_none() && take("d").is_none());
         drop((a, b, c));
         let taken = places.taken.lock().unwrap();
         assert!(taken.all == 0 && taken.by.is_empty());
@@ -92,7 +89,7 @@ mod tests {
     #[test]
     fn where_nobody_is_told_apart_all_are_one() {
         let places = Places::new(6, false);
-        let all: Vec<_> = (0..9).filter_map(|_| places.take(Some("local"))).collect();
+        let all: Vec<_> = (0..9).filter_map(|_| places.take("local")).collect();
         assert_eq!(all.len(), 6);
     }
 }

@@ -71,7 +71,7 @@ pub(crate) async fn create(
     if app.stopping.is_cancelled() {
         return Err(Refusal::stopping());
     }
-    let _place = app.wait()?;
+    let _place = app.wait(&who)?;
     let asked_at = app.clock.now();
     let name = Name::new(&want.name)?;
     let id = match want.id {

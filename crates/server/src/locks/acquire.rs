@@ -53,7 +53,7 @@ pub(crate) async fn acquire(
         asking.demand(&app).await?;
     }
     let started = app.clock.now();
-    let _place = asking.wait.map(|_| app.wait_as(&who)).transpose()?;
+    let _place = asking.wait.map(|_| app.wait(&who)).transpose()?;
     let answer = match asking.wait {
         Some(wait) => wait_for(&app, &asking, wait).await,
         None => once(&app, &asking).await,

@@ -88,7 +88,7 @@ pub(crate) async fn break_lock(
         }))
     };
     if !want.force {
-        let _place = (!wait.is_zero()).then(|| app.wait_as(&who)).transpose()?;
+        let _place = (!wait.is_zero()).then(|| app.wait(&who)).transpose()?;
         app.kept.ask_to_release(&name, fence, &by);
         app.holds.ask_to_release(&name, &by);
         match ask_first(&app, &name, &first, fence, wait).await? {

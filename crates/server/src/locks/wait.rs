@@ -33,7 +33,7 @@ pub(crate) async fn wait(
     let token = token(&wait.token)?;
     let wait = duration("wait_ms", Some(wait.wait_ms), 0, 60_000)?.unwrap_or_default();
     let wait = wait.min(app.config.longest_wait);
-    let _place = app.wait_as(&who)?;
+    let _place = app.wait(&who)?;
     let now = app.clock.now();
     let bell = app.waiters.listen(&**app.store(), &name, &token, wait, now);
     tokio::select! {

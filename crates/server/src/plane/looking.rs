@@ -44,7 +44,7 @@ impl Look {
         let (Some(after), false) = (after, wait.is_zero()) else {
             return Ok(read().await?);
         };
-        let _place = app.wait_as(who)?;
+        let _place = app.wait(who)?;
         let end = app.clock.now() + wait.min(app.config.longest_wait);
         loop {
             let found = read().await?;
