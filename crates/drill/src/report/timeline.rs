@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::history::{Answer, Entry, History, Wrote};
-use crate::oracle::{Case, Finding};
+use crate::oracle::{Attempt, Case, Finding};
 
 /// More lanes than this nobody can look at; the rest is named below the picture.
 const MOST_LANES: usize = 40;
-/// More marks than this only make the file large.
-const MOST_MARKS: usize = 4_000;
+/// More holds than this only make the file large. What was done and what is wrong is always drawn.
+const MOST_HOLDS: usize = 4_000;
 const LEFT: f64 = 120.0;
 const WIDTH: f64 = 1000.0;
 const LANE: f64 = 22.0;
@@ -18,7 +18,6 @@ struct Drawing {
     out: String,
     start: u64,
     span: f64,
-    marks: usize,
 }
 
 impl Drawing {
@@ -27,11 +26,8 @@ impl Drawing {
     }
 
     fn put(&mut self, text: &str) {
-        if self.marks < MOST_MARKS {
-            self.marks += 1;
-            self.out.push_str(text);
-            self.out.push('\n');
-        }
+        self.out.push_str(text);
+        self.out.push('\n');
     }
 
     fn bar(&mut self, lane: f64, from: u64, to: u64, class: &str, title: &str) {
@@ -81,7 +77,6 @@ pub(super) fn draw(history: &History, findings: &[Finding]) -> String {
         out: String::new(),
         start,
         span: end.saturating_sub(start) as f64,
-        marks: 0,
     };
     let height = bottom + 24.0;
     let total = LEFT + WIDTH + 20.0;
@@ -101,7 +96,8 @@ pub(super) fn draw(history: &History, findings: &[Finding]) -> String {
         ));
     }
     seconds(&mut drawing, end, bottom);
-    holds(&mut drawing, &case, &lanes, end);
+    let left_out = holds(&mut drawing, &case, &lanes, end);
+    ends(&mut drawing, &case, &lanes);
     marks(&mut drawing, history, &lanes, end, bottom);
     for found in findings {
         let at = found.at.min(end);
@@ -119,7 +115,25 @@ pub(super) fn draw(history: &History, findings: &[Finding]) -> String {
             .out
             .push_str(&format!("<p>{more} more clients are not drawn.</p>\n"));
     }
+    if left_out > 0 {
+        let note = format!("<p>{left_out} holds are not drawn: the last ones of the busiest clients.</p>\n");
+        drawing.out.push_str(&note);
+    }
     drawing.out
+}
+
+/// How many of their marks each of these may have so that all together are not too many: who has few loses none.
+fn share(mut counts: Vec<usize>, mut left: usize) -> usize {
+    counts.sort_unstable();
+    let mut others = counts.len();
+    for count in counts {
+        let fair = left / others.max(1);
+        if count > fair {
+            return fair;
+        }
+        (left, others) = (left - count, others - 1);
+    }
+    usize::MAX
 }
 
 fn seconds(drawing: &mut Drawing, end: u64, bottom: f64) {
@@ -134,11 +148,30 @@ fn seconds(drawing: &mut Drawing, end: u64, bottom: f64) {
     }
 }
 
-fn holds(drawing: &mut Drawing, case: &Case<'_>, lanes: &BTreeMap<&str, f64>, end: u64) {
-    for attempt in case.all() {
+/// The bars, and the acquires that were refused; answers how many are left out.
+fn holds(drawing: &mut Drawing, case: &Case<'_>, lanes: &BTreeMap<&str, f64>, end: u64) -> usize {
+    let shown = |attempt: &Attempt<'_>| {
+        matches!(
+            attempt.answered,
+            Some((_, Answer::Held | Answer::LocalOnly | Answer::Unavailable, _))
+        )
+    };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for attempt in case.all().filter(|attempt| shown(attempt)) {
+        *counts.entry(attempt.who).or_default() += usize::from(lanes.contains_key(attempt.who));
+    }
+    let each = share(counts.into_values().collect(), MOST_HOLDS);
+    let (mut drawn, mut left_out): (BTreeMap<&str, usize>, _) = (BTreeMap::new(), 0);
+    for attempt in case.all().filter(|attempt| shown(attempt)) {
         let Some(lane) = lanes.get(attempt.who).copied() else {
             continue;
         };
+        let count = drawn.entry(attempt.who).or_default();
+        if *count >= each {
+            left_out += 1;
+            continue;
+        }
+        *count += 1;
         // A holder that was stopped or killed holds until the last deadline it knew, whenever it finds out.
         let known = attempt
             .claims
@@ -177,6 +210,16 @@ fn holds(drawing: &mut Drawing, case: &Case<'_>, lanes: &BTreeMap<&str, f64>, en
             }
             _ => {}
         }
+    }
+    left_out
+}
+
+/// Holds that were fenced, and writes that were refused.
+fn ends(drawing: &mut Drawing, case: &Case<'_>, lanes: &BTreeMap<&str, f64>) {
+    for attempt in case.all() {
+        let Some(lane) = lanes.get(attempt.who).copied() else {
+            continue;
+        };
         if let Some(at) = attempt.first("abandoned") {
             drawing.dot(lane, at, "fenced", &format!("{} is fenced", attempt.who));
         }
@@ -266,4 +309,75 @@ pub(super) fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Record;
+
+    fn line(at: u64, who: &str, what: Entry) -> Record {
+        Record {
+            at,
+            who: who.into(),
+            what,
+        }
+    }
+
+    /// Asks, holds and gives back.
+    fn hold(records: &mut Vec<Record>, who: &str, attempt: u64, at: u64) {
+        let (name, class) = ("job:1".to_owned(), "scheduler".to_owned());
+        records.push(line(at, who, Entry::Asked { attempt, name, class }));
+        let held = Entry::Answered {
+            attempt,
+            sent: at,
+            answer: Answer::Held,
+            fence: None,
+        };
+        records.push(line(at + 1, who, held));
+        records.push(line(at + 2, who, Entry::Releasing { attempt }));
+    }
+
+    #[test]
+    fn what_matters_is_drawn_however_many_holds_there_are() {
+        let mut records = Vec::new();
+        for client in 0..10 {
+            for number in 1..=500 {
+                hold(&mut records, &format!("a.{client}"), number, number * 10);
+            }
+        }
+        hold(&mut records, "z", 1, 6_000);
+        let fault = "the fault of all faults".to_owned();
+        records.push(line(6_100, "director", Entry::Fault { fault, mends: false }));
+        let found = Finding {
+            invariant: "I1",
+            at: 6_200,
+            name: "job:1".into(),
+            why: "the finding of all findings".into(),
+        };
+        let history = History {
+            records,
+            damage: Vec::new(),
+        };
+        let svg = draw(&history, &[found]);
+        for wanted in [
+            "z holds job:1",
+            "the fault of all faults",
+            "the finding of all findings",
+        ] {
+            assert!(svg.contains(wanted), "{wanted}");
+        }
+        assert!(
+            svg.contains("1010 holds are not drawn"),
+            "{}",
+            svg.lines().last().unwrap_or_default()
+        );
+    }
+
+    #[test]
+    fn who_has_few_loses_none() {
+        assert_eq!(share(vec![1, 5_000], 4_000), 3_999);
+        assert_eq!(share(vec![10, 20], 30), usize::MAX);
+        assert_eq!(share(vec![5_000, 5_000], 4_000), 2_000);
+    }
 }
