@@ -7,6 +7,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::StoreUrl;
@@ -36,6 +37,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub struct Given {
     pub(super) url: String,
     pub(super) place: Place,
+    /// What the names of each run on it begin with. Clones share it.
+    runs: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Clone)]
@@ -79,6 +82,7 @@ impl Given {
                 Ok(Self {
                     url: url.to_owned(),
                     place: Place::Sqlite(place),
+                    runs: Arc::default(),
                 })
             }
             StoreUrl::Redis { .. } if url.starts_with("redis:") || url.starts_with("valkey:") => {
@@ -91,6 +95,7 @@ impl Given {
                 Ok(Self {
                     url: url.to_owned(),
                     place: Place::Redis(address),
+                    runs: Arc::default(),
                 })
             }
             _ => Err(Error::NotDrillable(format!(
@@ -101,27 +106,33 @@ impl Given {
 }
 
 impl Given {
-    /// Removes what drills have left: leases of workers that were killed, places in queues and marks of undone acquires.
-    /// All of it would go by itself, but a lease only at the end of its time to live. Fence counters stay: they are
-    /// shared with other names.
+    /// A run on it takes locks whose names begin with these words.
+    pub(super) fn used(&self, prefix: &str) {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.push(prefix.to_owned());
+    }
+
+    /// Removes what the runs on it have left: leases of workers that were killed, places in queues and marks of undone
+    /// acquires. All of it would go by itself, but a lease only at the end of its time to live. Fence counters stay: they are
+    /// shared with other names. So does whatever somebody else's drill has there.
     ///
-    /// Call it when nothing of a drill runs any more.
+    /// Call it when nothing of these runs is alive any more.
     ///
     /// # Errors
     /// The store cannot be used, or something comes back again and again.
     pub async fn sweep(&self) -> Result<(), Error> {
-        let mine = format!("{PREFIX}{RUN}");
+        let mine = self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let swept = until(&BootClock, BootClock.now() + WITHIN, self.sweep_all(&mine)).await;
         swept.unwrap_or_else(|| Err(Error::Store("no answer".to_owned())))
     }
 
     /// What a worker sent before it was killed may be carried out after a look, so two in a row must find nothing.
-    async fn sweep_all(&self, mine: &str) -> Result<(), Error> {
+    async fn sweep_all(&self, mine: &[String]) -> Result<(), Error> {
         let mut clean = 0;
         while clean < 2 {
             let removed = match &self.place {
                 Place::Sqlite(path) => {
-                    let (path, mine) = (path.clone(), mine.to_owned());
+                    let (path, mine) = (path.clone(), mine.to_vec());
                     let swept = tokio::task::spawn_blocking(move || sweep_file(&path, &mine)).await;
                     let swept = swept.map_err(|error| Error::Store(error.to_string()))?;
                     swept.map_err(|error| Error::Store(error.to_string()))?
@@ -135,33 +146,38 @@ impl Given {
     }
 }
 
-/// Deletes every row of a name that begins with these words; answers how many there were.
-fn sweep_file(path: &Path, mine: &str) -> rusqlite::Result<usize> {
+/// Deletes every row of a name that begins with any of these words; answers how many there were.
+fn sweep_file(path: &Path, mine: &[String]) -> rusqlite::Result<usize> {
     let db = Connection::open(path)?;
     db.busy_timeout(WITHIN)?;
     let mut removed = 0;
     for table in ["leases", "waiters", "tombstones"] {
-        let statement = format!("DELETE FROM {table} WHERE substr(name, 1, ?1) = ?2");
-        removed += db.execute(&statement, (i64::try_from(mine.len()).unwrap_or(0), mine))?;
+        let statement = format!("DELETE FROM {table} WHERE substr(name, 1, length(?1)) = ?1");
+        for prefix in mine {
+            removed += db.execute(&statement, [prefix])?;
+        }
     }
     Ok(removed)
 }
 
-/// Deletes every key with these words in its name; answers how many there were.
-async fn sweep_keys(url: &str, mine: &str) -> Result<usize, String> {
+/// Deletes every key with any of these words in its name; answers how many there were.
+async fn sweep_keys(url: &str, mine: &[String]) -> Result<usize, String> {
     let mut connection = connect(url).await?;
     let (mut cursor, mut removed) = (0_u64, 0);
     loop {
         let (next, keys): (u64, Vec<String>) = redis::cmd("SCAN")
             .arg(cursor)
             .arg("MATCH")
-            .arg(format!("*{mine}*"))
+            .arg(format!("*{PREFIX}{RUN}*"))
             .arg("COUNT")
             .arg(1000)
             .query_async(&mut connection)
             .await
             .map_err(|error| error.to_string())?;
         for key in keys {
+            if !mine.iter().any(|prefix| key.contains(prefix)) {
+                continue;
+            }
             removed += redis::cmd("UNLINK")
                 .arg(key)
                 .query_async::<usize>(&mut connection)
@@ -186,7 +202,8 @@ fn require(marked: bool, url: &StoreUrl, how: &str) -> Result<(), Error> {
     )))
 }
 
-async fn address(url: &str) -> Result<SocketAddr, Error> {
+/// Where the server of this URL is.
+pub(super) async fn address(url: &str) -> Result<SocketAddr, Error> {
     let wrong = |why: String| Error::Store(format!("{}: {why}", leasehold::redact(url)));
     let parsed = url::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
     let host = parsed
@@ -227,4 +244,16 @@ async fn connect(url: &str) -> Result<redis::aio::MultiplexedConnection, String>
             .await
     };
     open.await.map_err(|error: redis::RedisError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_may_be_of_either_kind() {
+        for url in ["redis://[::1]:7001", "redis://127.0.0.1:7001"] {
+            assert_eq!(address(url).await.unwrap().port(), 7001, "{url}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use leasehold_redis::testkit::RedisServer;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::given::{Given, PREFIX, Place, RUN};
+use super::given::{Given, PREFIX, Place, RUN, address};
 use super::server::{Replica, Session, command, local, not_ours, start};
 use super::{Error, Ledger, Program, Skew};
 use crate::proxy::{Config, Proxy, Stats};
@@ -130,6 +130,9 @@ impl Stage {
             .file_name()
             .and_then(|name| name.to_str())
             .map_or_else(|| PREFIX.to_owned(), |name| format!("{PREFIX}{name}:"));
+        if let Some(given) = given {
+            given.used(&prefix);
+        }
         Ok(Self {
             kind,
             dir,
@@ -315,17 +318,7 @@ impl Stage {
     /// # Errors
     /// There is no network, or the proxy does not start.
     pub async fn second_way(&self) -> Result<(Proxy, String), Error> {
-        let url = url::Url::parse(&self.direct).map_err(|error| Error::Store(error.to_string()))?;
-        let host = (
-            url.host_str().unwrap_or("127.0.0.1").to_owned(),
-            url.port().unwrap_or(6379),
-        );
-        let found = tokio::net::lookup_host(host).await;
-        let address = found
-            .map_err(Error::io("cannot find the server"))?
-            .next()
-            .ok_or_else(|| Error::Store("the server has no address".to_owned()))?;
-        let proxy = Proxy::start(Config::resp(address)).await?;
+        let proxy = Proxy::start(Config::resp(address(&self.direct).await?)).await?;
         let url = through(&self.direct, &proxy)?;
         Ok((proxy, url))
     }
@@ -373,7 +366,7 @@ impl Stage {
     }
 }
 
-/// A server under a clock of its own leaves nothing behind when it is killed.
+/// A server under a clock of its own leaves nothing behind, even if this process is killed with it.
 fn unshare(clock: Option<&Skew>, server: &RedisServer) {
     if let (Some(_), Some(pid)) = (clock, server.pid()) {
         Skew::unshare(pid);

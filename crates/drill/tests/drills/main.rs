@@ -6,6 +6,7 @@
 
 mod clocks;
 mod counters;
+mod given;
 
 use leasehold_drill::fleet::{Program, StoreKind};
 use leasehold_drill::scenario::{ALL, Options, Outcome, Verdict, find, run};
