@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::orders::Orders;
 use super::tape::Tape;
-use super::{Error, WORD};
+use super::{Error, Skew, WORD};
 use crate::history::Entry;
 
 /// How long workers may take to end in order before they are killed.
@@ -62,6 +62,22 @@ struct Worker {
     stdin: Option<ChildStdin>,
     reader: JoinHandle<()>,
     clients: Vec<String>,
+    /// Its process, if it was started under a clock that leaves something behind.
+    under_a_clock: Option<u32>,
+}
+
+impl Drop for Worker {
+    /// Killed, reaped, and nothing of its clock left.
+    fn drop(&mut self) {
+        let _ = self.child.start_kill();
+        // Killed, so it ends at once; what is not reaped here, the runtime reaps.
+        while let Ok(None) = self.child.try_wait() {
+            std::thread::yield_now();
+        }
+        if let Some(pid) = self.under_a_clock {
+            Skew::unshare(pid);
+        }
+    }
 }
 
 /// Running workers. **Dropping it** kills and reaps every one of them, stopped ones too; [`end`](Self::end) lets them
@@ -157,14 +173,19 @@ impl Crew {
         });
         let mut line = serde_json::to_vec(&orders).map_err(|error| Error::Store(error.to_string()))?;
         line.push(b'\n');
-        let sent = stdin.write_all(&line).await;
+        // Ours before anything is waited for: whoever drops this meanwhile ends it too.
         let worker = Worker {
+            under_a_clock: child.id().filter(|_| !before.is_empty()),
             child,
-            stdin: Some(stdin),
+            stdin: None,
             reader,
             clients: orders.client_names(),
         };
         self.workers.insert(who.clone(), worker);
+        let sent = stdin.write_all(&line).await;
+        if let Some(worker) = self.workers.get_mut(&who) {
+            worker.stdin = Some(stdin);
+        }
         sent.map_err(Error::io(format!("worker {who} does not take its orders")))
     }
 
@@ -173,7 +194,7 @@ impl Crew {
         if let Some(mut worker) = self.workers.remove(who) {
             self.note(&worker.clients, "kill");
             let _ = worker.child.kill().await;
-            let _ = worker.reader.await;
+            let _ = (&mut worker.reader).await;
         }
     }
 
@@ -196,13 +217,12 @@ impl Crew {
         self.note(&worker.clients, "end");
         drop(worker.stdin.take());
         let ended = until(&BootClock, BootClock.now() + END, worker.child.wait()).await;
-        let in_order = matches!(&ended, Some(Ok(status)) if status.success());
         if ended.is_none() {
             self.note(&worker.clients, "kill");
             let _ = worker.child.kill().await;
         }
-        let _ = worker.reader.await;
-        in_order
+        let _ = (&mut worker.reader).await;
+        matches!(&ended, Some(Ok(status)) if status.success())
     }
 
     /// Ends all workers in order; answers those that did not.
@@ -256,12 +276,9 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
+        // All of them before any is waited for.
         for worker in self.workers.values_mut() {
             let _ = worker.child.start_kill();
-            // Killed, so it ends at once; what is not reaped here, the runtime reaps.
-            while let Ok(None) = worker.child.try_wait() {
-                std::thread::yield_now();
-            }
         }
     }
 }

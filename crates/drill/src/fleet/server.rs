@@ -20,7 +20,7 @@ impl Replica {
     pub(super) async fn of(server: &RedisServer, binding: &[OsString]) -> Result<Self, Error> {
         let way = Proxy::start(Config::raw(local(server))).await?;
         let (host, port) = (way.address().ip().to_string(), way.address().port().to_string());
-        let server = start(binding, &["--replicaof", &host, &port]).await?;
+        let server = start(binding, &["--replicaof", &host, &port], None).await?;
         Ok(Self { server, way })
     }
 
@@ -55,8 +55,13 @@ pub(super) fn not_ours() -> Error {
     Error::Store("only a server of our own is broken on purpose".to_owned())
 }
 
-pub(super) async fn start(before: &[OsString], args: &[&str]) -> Result<RedisServer, Error> {
-    let started = RedisServer::under(before, args).await;
+/// `gone` hears of each process of it that has ended.
+pub(super) async fn start(
+    before: &[OsString],
+    args: &[&str],
+    gone: Option<fn(u32)>,
+) -> Result<RedisServer, Error> {
+    let started = RedisServer::watched(before, args, gone).await;
     started.map_err(Error::io("cannot start redis-server (is it installed?)"))
 }
 

@@ -96,7 +96,13 @@ impl Skew {
         let date = |words: Vec<OsString>| async move {
             let mut words = words.into_iter().chain(["date".into(), "+%s".into()]);
             let mut command = tokio::process::Command::new(words.next().unwrap_or_default());
-            let ran = command.args(words).stderr(Stdio::null()).output().await;
+            // The keyboard's signals are not for it: killed, it would leave behind what it shares.
+            let ran = command
+                .args(words)
+                .process_group(0)
+                .stderr(Stdio::null())
+                .output();
+            let ran = ran.await;
             let out = ran.map_err(Error::io("cannot run date"))?.stdout;
             String::from_utf8_lossy(&out)
                 .trim()

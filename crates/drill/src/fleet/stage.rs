@@ -109,7 +109,9 @@ impl Stage {
                             words.extend(clock.words());
                             skew = Some(clock);
                         }
-                        let ours = start(&words, &[]).await?;
+                        // However it ends, by an error or because nobody waits for it any more.
+                        let gone = skewed.then_some(Skew::unshare as fn(u32));
+                        let ours = start(&words, &[], gone).await?;
                         unshare(skew.as_ref(), &ours);
                         let address = local(&ours);
                         let url = ours.url();

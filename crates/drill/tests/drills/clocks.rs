@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
-use leasehold_drill::fleet::{Skew, Stage, StoreKind, WORD};
+use leasehold_drill::fleet::{Crew, Orders, Skew, Stage, StoreKind, Tape, WORD};
 
 use crate::program;
 
@@ -57,4 +57,70 @@ async fn a_worker_that_is_killed() {
     worker.kill().unwrap();
     worker.wait().unwrap();
     assert_eq!(shared(worker.id()), Vec::<String>::new());
+}
+
+/// The processes that this one has started.
+fn children() -> Vec<u32> {
+    let us = std::process::id();
+    let listed = std::fs::read_dir(format!("/proc/{us}/task")).unwrap().flatten();
+    listed
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|all| all.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+/// How often a moment that passes quickly is looked for.
+const TRIES: u32 = 50;
+
+/// Whoever interrupts a drill drops it at any moment: also while its server has not answered yet.
+#[tokio::test]
+async fn a_stage_that_nobody_waits_for_any_more() {
+    for _ in 0..TRIES {
+        let policies = "";
+        let program = program();
+        let building = Stage::build(StoreKind::Redis, None, policies, &program, true);
+        let seen = async {
+            loop {
+                if let Some(pid) = children().into_iter().find(|pid| !shared(*pid).is_empty()) {
+                    return pid;
+                }
+                BootClock.sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let pid = tokio::select! {
+            biased;
+            pid = seen => pid,
+            // It was faster than we could look.
+            _ = building => continue,
+        };
+        assert_eq!(shared(pid), Vec::<String>::new(), "of process {pid}");
+        return;
+    }
+    panic!("what is shared was never seen");
+}
+
+#[tokio::test]
+async fn a_crew_that_is_dropped_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Skew::new(folder.path(), "clock").unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for number in 0..TRIES {
+        let store = format!("sqlite:{}", at("locks.db").display());
+        let mut crew = Crew::new(program(), &store, &at("policies"), &at("ledger"), Tape::default());
+        let orders = Orders::new(&format!("w{number}"), "scheduler", "job:1");
+        crew.start_under(&clock.words(), orders).await.unwrap();
+        let pid = crew.pids()[0];
+        let end = BootClock.now() + Duration::from_secs(1);
+        while shared(pid).is_empty() && BootClock.now() < end {
+            std::hint::spin_loop();
+        }
+        let seen = !shared(pid).is_empty();
+        drop(crew);
+        assert_eq!(shared(pid), Vec::<String>::new(), "of process {pid}");
+        if seen {
+            return;
+        }
+    }
+    panic!("what is shared was never seen");
 }

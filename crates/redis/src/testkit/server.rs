@@ -18,6 +18,8 @@ pub struct RedisServer {
     args: Vec<String>,
     /// Words before `redis-server`: a program that changes something about itself and then becomes the server.
     before: Vec<OsString>,
+    /// Told of each process of it that is gone.
+    gone: Option<fn(u32)>,
     dir: TempDir,
 }
 
@@ -44,6 +46,15 @@ impl RedisServer {
     /// # Errors
     /// As [`with`](Self::with).
     pub async fn under(before: &[OsString], args: &[&str]) -> io::Result<Self> {
+        Self::watched(before, args, None).await
+    }
+
+    /// As [`under`](Self::under); `gone` hears the id of every process that was started and has ended, however this ends: what
+    /// those words leave behind can be cleared away then.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    pub async fn watched(before: &[OsString], args: &[&str], gone: Option<fn(u32)>) -> io::Result<Self> {
         let mut last = io::Error::other("no attempt was made");
         // The port is free when looked at, but somebody else may take it before the server does.
         for _ in 0..8 {
@@ -53,6 +64,7 @@ impl RedisServer {
                 port,
                 args: args.iter().map(|arg| (*arg).to_owned()).collect(),
                 before: before.to_vec(),
+                gone,
                 dir: TempDir::new()?,
             };
             match server.launch().await {
@@ -93,6 +105,9 @@ impl RedisServer {
             // A stopped process must go on to die of anything but SIGKILL; this is SIGKILL.
             let _ = child.kill();
             let _ = child.wait();
+            if let Some(gone) = self.gone {
+                gone(child.id());
+            }
         }
     }
 
