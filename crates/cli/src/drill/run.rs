@@ -127,7 +127,8 @@ async fn run(
                 store.word(),
                 scenario.about
             ));
-            match scenario::run(scenario, *store, given, program, args.options).await {
+            let again = |error: &Error| say(&format!("[{number}/{all}] run again: {error}"));
+            match scenario::run(scenario, *store, given, program, args.options, again).await {
                 Ok(verdict) => {
                     match &verdict.skipped {
                         Some(why) => say(&format!("[{number}/{all}] skipped: {why}")),

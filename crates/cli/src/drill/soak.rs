@@ -81,5 +81,11 @@ pub(crate) fn main(place: &Place, args: &SoakArgs) -> anyhow::Result<bool> {
             )?;
         }
     }
-    Ok(sums.violations.is_empty())
+    if !sums.violations.is_empty() {
+        return Ok(false);
+    }
+    match sums.inconclusive() {
+        Some(why) => bail!("{why}"),
+        None => Ok(true),
+    }
 }

@@ -96,7 +96,8 @@ async fn patiently(seed: u64, on: Option<StoreKind>, program: &Program) -> Resul
     let (mut tries, mut late) = (1, Vec::new());
     loop {
         match micro(seed, on, program).await {
-            Err(Error::Busy { .. } | Error::Waited(_) | Error::Store(_)) if tries < TRIES => tries += 1,
+            // A store that its director cannot use after the fault is no matter of luck: that is not tried again.
+            Err(Error::Busy { .. } | Error::Waited(_) | Error::Fault(_)) if tries < TRIES => tries += 1,
             Ok(ran) if late.is_empty() && only_late(&ran.broken) => late = ran.broken,
             Ok(mut ran) => {
                 ran.late = late;

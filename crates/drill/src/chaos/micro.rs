@@ -9,7 +9,7 @@ use super::fault::Fault;
 use super::fleet::{Fleet, pick};
 use super::strike::strike;
 use super::{POLICIES, TTL};
-use crate::fleet::{Error, Program, Pulse, Skew, Stage, StoreKind};
+use crate::fleet::{Ended, Error, Program, Pulse, Skew, Stage, StoreKind};
 use crate::history::History;
 use crate::oracle::judge;
 use crate::scenario::scene::{Scene, transition};
@@ -70,15 +70,20 @@ pub async fn micro(seed: u64, on: Option<StoreKind>, program: &Program) -> Resul
     }
     let mut broken = Vec::new();
     let played = play(fault, &mut scene, &mut fleet, &random, &mut broken).await;
-    if let Err(error) = played {
-        scene.strike().await;
-        return Err(error);
+    if played.is_err() {
+        unruly(&scene.wind_up(TTL + SLACK).await, &mut broken);
     }
     let history = scene.tape.history();
     let measures = verdict(&history, &mut broken);
-    let late = busy(&scene, &broken);
+    let late = busy(scene.pulse.take(), &broken);
     scene.strike().await;
     if let Some(error) = late {
+        return Err(error);
+    }
+    // What was broken on the way counts, although it did not come to its end.
+    if let Err(error) = played
+        && broken.is_empty()
+    {
         return Err(error);
     }
     Ok(Micro {
@@ -108,11 +113,19 @@ async fn play(
             PATIENCE.as_secs()
         ));
     }
-    let late = scene.crew.end().await;
-    if !late.is_empty() {
-        broken.push(format!("{} {IN_ORDER}", late.join(", ")));
-    }
+    unruly(&scene.crew.end().await, broken);
     scene.quiet(TTL + SLACK).await
+}
+
+/// Those that did not end in order.
+pub(super) fn unruly(others: &[(String, Ended)], broken: &mut Vec<String>) {
+    for (who, how) in others {
+        match how {
+            Ended::InOrder => {}
+            Ended::Failed(why) => broken.push(format!("{who} ended with an error: {why}")),
+            Ended::Late => broken.push(format!("{who} {IN_ORDER}")),
+        }
+    }
 }
 
 /// Something was broken, and nothing but time.
@@ -122,8 +135,7 @@ pub(super) fn only_late(broken: &[String]) -> bool {
 }
 
 /// Nothing but time was broken, and the machine itself stood still.
-pub(super) fn busy(scene: &Scene, broken: &[String]) -> Option<Error> {
-    let stood_still = scene.pulse.take();
+pub(super) fn busy(stood_still: Duration, broken: &[String]) -> Option<Error> {
     let late = stood_still > Pulse::LATE && only_late(broken);
     late.then(|| Error::Busy {
         stood_still,

@@ -14,13 +14,13 @@ use serde::Serialize;
 
 use super::fault::Fault;
 use super::fleet::{Fleet, pick};
-use super::micro::{IN_ORDER, busy, heals, verdict};
+use super::micro::{busy, heals, unruly, verdict};
 use super::strike::strike;
 use super::{POLICIES, TTL};
 use crate::fleet::{Error, Ledger, Program, Skew, Stage, StoreKind};
 use crate::history::{Entry, History};
 use crate::scenario::scene::Scene;
-use crate::scenario::{Measures, Options, SLACK, measure};
+use crate::scenario::{Measures, Options, SLACK};
 
 /// So many windows in a row may fail to be run before it is given up.
 const MOST_IN_VAIN: u32 = 2;
@@ -61,16 +61,28 @@ pub struct Window {
 }
 
 impl Window {
-    /// One that could not be run to its end.
-    fn in_vain(number: u64, error: &Error) -> Self {
-        let history = History::default();
+    /// What was found broken counts, whether the window came to its end or not; only where the machine stood still and
+    /// nothing but time was broken, or where there is an error and nothing is broken, it says nothing.
+    fn judged(
+        number: u64,
+        (faults, mut broken): (Vec<Fault>, Vec<String>),
+        (measures, history): (Measures, History),
+        stood_still: Duration,
+        error: Option<&Error>,
+    ) -> Self {
+        let late = busy(stood_still, &broken).map(|late| late.to_string());
+        let cut_short = error.filter(|_| broken.is_empty()).map(ToString::to_string);
+        let disturbed = late.or(cut_short);
+        if disturbed.is_some() {
+            broken.clear();
+        }
         Self {
             number,
-            faults: Vec::new(),
-            broken: Vec::new(),
-            disturbed: Some(error.to_string()),
-            measures: measure(&history),
-            records: 0,
+            faults,
+            broken,
+            disturbed,
+            measures,
+            records: u64::try_from(history.records.len()).unwrap_or(u64::MAX),
             history,
         }
     }
@@ -101,9 +113,28 @@ pub struct Soak {
     pub refused: u64,
     /// What was broken, by window; the first hundred.
     pub violations: Vec<(u64, String)>,
+    /// Why it was given up before its time, if it was.
+    pub given_up: Option<String>,
 }
 
 impl Soak {
+    /// Why this says too little to be called clean: it was given up, or too many windows were disturbed. One may be, or a tenth of
+    /// many; never all.
+    #[must_use]
+    pub fn inconclusive(&self) -> Option<String> {
+        if let Some(why) = &self.given_up {
+            return Some(format!("it was given up after {} windows: {why}", self.windows));
+        }
+        let most = (self.windows / 10).max(1);
+        let judged = self.windows.saturating_sub(self.disturbed);
+        (self.disturbed > most || judged == 0).then(|| {
+            format!(
+                "{} of {} windows were disturbed and say nothing",
+                self.disturbed, self.windows
+            )
+        })
+    }
+
     fn add(&mut self, window: &Window) {
         self.windows += 1;
         self.disturbed += u64::from(window.disturbed.is_some());
@@ -137,53 +168,58 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
     while BootClock.now().since(started) < plan.lasts {
         let number = sums.windows + 1;
         let left = plan.lasts.saturating_sub(BootClock.now().since(started));
+        let mut found = (Vec::new(), Vec::new());
         let ran = window(
             &plan,
-            number,
-            plan.window.min(left),
+            (number, plan.window.min(left)),
             &mut scene,
             clock.as_ref(),
             &random,
+            &mut found,
         )
         .await;
-        let (faults, mut broken) = match ran {
-            Ok(ran) => ran,
-            // Nobody knows what was done and what not: the next window has a store of its own.
-            Err(error @ (Error::Waited(_) | Error::Store(_))) if in_vain < MOST_IN_VAIN => {
-                in_vain += 1;
-                scene.strike().await;
-                let window = Window::in_vain(number, &error);
-                sums.add(&window);
-                judged(&window);
-                (scene, clock) = begin(&plan, program, skewed, skews).await?;
-                fences.clear();
-                continue;
-            }
-            Err(error) => {
-                scene.strike().await;
-                return Err(error);
-            }
-        };
-        in_vain = 0;
+        let (faults, mut broken) = found;
+        let error = ran.err();
+        if error.is_some() {
+            unruly(&scene.wind_up(TTL + SLACK).await, &mut broken);
+        }
         let history = scene.tape.take();
         let measures = verdict(&history, &mut broken);
         grows(&history, &mut fences, &mut broken);
-        let disturbed = busy(&scene, &broken).map(|error| error.to_string());
-        if disturbed.is_some() {
-            broken.clear();
-        }
-        let window = Window {
+        let window = Window::judged(
             number,
-            faults,
-            broken,
-            disturbed,
-            measures,
-            records: u64::try_from(history.records.len()).unwrap_or(u64::MAX),
-            history,
-        };
+            (faults, broken),
+            (measures, history),
+            scene.pulse.take(),
+            error.as_ref(),
+        );
         sums.add(&window);
         judged(&window);
-        Ledger::open(&scene.stage.ledger())?.forget()?;
+        match error {
+            None => {
+                in_vain = 0;
+                Ledger::open(&scene.stage.ledger())?.forget()?;
+            }
+            // Nobody knows what was done and what not: the next window has a store of its own.
+            Some(Error::Waited(_) | Error::Store(_) | Error::Fault(_)) if in_vain < MOST_IN_VAIN => {
+                in_vain += 1;
+                scene.strike().await;
+                fences.clear();
+                (scene, clock) = match begin(&plan, program, skewed, skews).await {
+                    Ok(begun) => begun,
+                    Err(error) => {
+                        sums.given_up = Some(error.to_string());
+                        sums.took_s = BootClock.now().since(started).as_secs_f64();
+                        return Ok(sums);
+                    }
+                };
+            }
+            // What the windows before have shown is told all the same.
+            Some(error) => {
+                sums.given_up = Some(error.to_string());
+                break;
+            }
+        }
     }
     sums.took_s = BootClock.now().since(started).as_secs_f64();
     scene.strike().await;
@@ -203,16 +239,16 @@ async fn begin(
     Ok((scene, clock.transpose()?))
 }
 
-/// Three workers with two clients each on two names, a fault every now and then, and an orderly end.
+/// Three workers with two clients each on two names, a fault every now and then, and an orderly end. What was done and what
+/// was found broken is there even if it ends with an error.
 async fn window(
     plan: &Plan,
-    number: u64,
-    lasts: Duration,
+    (number, lasts): (u64, Duration),
     scene: &mut Scene,
     clock: Option<&Skew>,
     random: &SeededRandom,
-) -> Result<(Vec<Fault>, Vec<String>), Error> {
-    let (mut faults, mut broken) = (Vec::new(), Vec::new());
+    (faults, broken): &mut (Vec<Fault>, Vec<String>),
+) -> Result<(), Error> {
     let possible: Vec<Fault> = Fault::ALL
         .iter()
         .copied()
@@ -233,12 +269,8 @@ async fn window(
         }
         scene.rest(next.since(BootClock.now())).await;
     }
-    let late = scene.crew.end().await;
-    if !late.is_empty() {
-        broken.push(format!("{} {IN_ORDER}", late.join(", ")));
-    }
-    scene.quiet(TTL + SLACK).await?;
-    Ok((faults, broken))
+    unruly(&scene.crew.end().await, broken);
+    scene.quiet(TTL + SLACK).await
 }
 
 /// Fences grow from window to window.
@@ -288,6 +320,55 @@ mod tests {
                 what,
             }],
             damage: Vec::new(),
+        }
+    }
+
+    fn ended(broken: &[&str], stood_still: Duration, error: Option<&Error>) -> Window {
+        let broken = broken.iter().map(|why| (*why).to_owned()).collect();
+        let (measures, history) = (Measures::default(), History::default());
+        Window::judged(
+            1,
+            (vec![Fault::Kill], broken),
+            (measures, history),
+            stood_still,
+            error,
+        )
+    }
+
+    #[test]
+    fn what_was_broken_before_an_error_counts() {
+        let error = Error::Waited("for somebody to work".into());
+        let window = ended(&["L5: nobody"], Duration::ZERO, Some(&error));
+        assert_eq!(window.broken, ["L5: nobody"]);
+        assert_eq!((window.disturbed, window.faults), (None, vec![Fault::Kill]));
+        let still = crate::fleet::Pulse::LATE * 2;
+        let window = ended(&["L5: nobody"], still, Some(&error));
+        assert!(window.broken.is_empty() && window.disturbed.is_some());
+        let window = ended(&["L5: nobody", "I1: two"], still, Some(&error));
+        assert_eq!((window.broken.len(), window.disturbed), (2, None));
+        let window = ended(&[], Duration::ZERO, Some(&error));
+        assert!(window.disturbed.is_some(), "it says nothing");
+        assert!(
+            ended(&[], still, None).disturbed.is_none(),
+            "and this one is clean"
+        );
+    }
+
+    #[test]
+    fn a_soak_that_was_mostly_disturbed_shows_nothing() {
+        let soak = |windows, disturbed| Soak {
+            windows,
+            disturbed,
+            ..Soak::default()
+        };
+        for (windows, disturbed) in [(3, 3), (1, 1), (0, 0), (3, 2), (40, 5)] {
+            assert!(
+                soak(windows, disturbed).inconclusive().is_some(),
+                "{disturbed} of {windows}"
+            );
+        }
+        for (windows, disturbed) in [(3, 0), (3, 1), (40, 4)] {
+            assert_eq!(soak(windows, disturbed).inconclusive(), None);
         }
     }
 

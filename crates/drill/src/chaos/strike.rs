@@ -35,7 +35,11 @@ pub(super) async fn strike(
         scene.tape.note(Entry::Forgot);
     }
     scene.mend("over");
-    done
+    // Told apart from a store that cannot be used afterwards.
+    done.map_err(|error| match error {
+        Error::Store(why) => Error::Fault(why),
+        other => other,
+    })
 }
 
 async fn strike_at(

@@ -57,6 +57,25 @@ impl Program {
     }
 }
 
+/// How a worker ended that was told to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// As it should.
+    InOrder,
+    /// By itself, with an error: however busy the machine is, that is none of its doing.
+    Failed(String),
+    /// It had not ended when its time was over, and was killed.
+    Late,
+}
+
+impl Ended {
+    /// As it should.
+    #[must_use]
+    pub fn in_order(&self) -> bool {
+        *self == Self::InOrder
+    }
+}
+
 struct Worker {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -210,9 +229,9 @@ impl Crew {
 
     /// Ends one worker in order. Whether it did is for the caller to judge: a drill with a worker that had to be killed is
     /// not clean.
-    pub async fn finish(&mut self, who: &str) -> bool {
+    pub async fn finish(&mut self, who: &str) -> Ended {
         let Some(mut worker) = self.workers.remove(who) else {
-            return true;
+            return Ended::InOrder;
         };
         self.note(&worker.clients, "end");
         drop(worker.stdin.take());
@@ -222,23 +241,29 @@ impl Crew {
             let _ = worker.child.kill().await;
         }
         let _ = (&mut worker.reader).await;
-        matches!(&ended, Some(Ok(status)) if status.success())
+        match ended {
+            Some(Ok(status)) if status.success() => Ended::InOrder,
+            Some(Ok(status)) => Ended::Failed(status.to_string()),
+            Some(Err(error)) => Ended::Failed(error.to_string()),
+            None => Ended::Late,
+        }
     }
 
-    /// Ends all workers in order; answers those that did not.
-    pub async fn end(&mut self) -> Vec<String> {
+    /// Ends all workers in order; answers those that did not, and how they ended.
+    pub async fn end(&mut self) -> Vec<(String, Ended)> {
         // All are told before any is waited for.
         for worker in self.workers.values_mut() {
             drop(worker.stdin.take());
         }
         let all: Vec<String> = self.workers.keys().cloned().collect();
-        let mut late = Vec::new();
+        let mut others = Vec::new();
         for who in all {
-            if !self.finish(&who).await {
-                late.push(who);
+            let ended = self.finish(&who).await;
+            if !ended.in_order() {
+                others.push((who, ended));
             }
         }
-        late
+        others
     }
 
     /// Their process ids.

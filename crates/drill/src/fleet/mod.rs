@@ -33,7 +33,7 @@ mod tape;
 mod worker;
 
 pub use bound::{BOUND, main as bound_main};
-pub use crew::{Crew, Program};
+pub use crew::{Crew, Ended, Program};
 pub use given::{Given, MARK};
 pub use ledger::Ledger;
 pub use orders::Orders;
@@ -59,6 +59,9 @@ pub enum Error {
     /// The store or the target could not be used by the director.
     #[error("{0}")]
     Store(String),
+    /// The fault itself could not be made.
+    #[error("the fault could not be made: {0}")]
+    Fault(String),
     /// Something that every run shows did not happen within the time given.
     #[error("waited {0} in vain; the machine may be too busy, or the drill's own code is broken")]
     Waited(String),

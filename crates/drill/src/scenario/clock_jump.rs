@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use super::scene::{Scene, between, secs, transition};
-use super::verdict::Draft;
+use super::draft::Draft;
+use super::scene::{Scene, secs, transition};
 use super::{PATIENCE, SLACK, TTL};
 use crate::fleet::{Error, HOUR, Skew, StoreKind};
 use crate::history::Entry;
@@ -99,7 +99,7 @@ async fn back(scene: &Scene, draft: &mut Draft) -> Result<(), Error> {
 /// The server's clock jumps ahead: the lease is gone with most of its time left.
 async fn ahead(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
     // A task of its own, so that it is in the middle of it whatever the others took.
-    let in_order = scene.crew.finish("holder").await;
+    let in_order = scene.crew.finish("holder").await.in_order();
     draft.promise(
         "set back: the holder ends in order",
         in_order,
@@ -119,21 +119,20 @@ async fn ahead(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
     scene.tape.note(Entry::Forgot);
     scene.stage.skew()?.set(0)?;
     let jumped = scene.fault(&format!("the server's clock jumps ahead by {JUMP} s"));
-    let learned = scene.event(from, "old", "abandoned").await?;
+    let learned = scene.look(from, PATIENCE, "old", "abandoned").await;
     scene.tape.note(Entry::Forgot);
-    draft.promise(
+    draft.within(
         "set ahead: the holder whose lease is gone learns it with its next renewal",
-        between(jumped, learned.at) <= TTL + SLACK,
-        format!("after {}", secs(between(jumped, learned.at))),
+        jumped,
+        learned.as_ref(),
+        TTL + SLACK,
     );
     let next = scene.look(from, PATIENCE, "rival", "acquired").await;
-    draft.promise(
+    draft.within(
         "set ahead: the name is granted to the next one, with a greater fence",
-        next.is_some(),
-        next.map_or_else(
-            || "never granted again".to_owned(),
-            |next| format!("granted again after {}", secs(between(jumped, next.at))),
-        ),
+        jumped,
+        next.as_ref(),
+        PATIENCE,
     );
     Ok(())
 }

@@ -2,9 +2,9 @@
 //! checker, not the locks.
 
 use super::PATIENCE;
+use super::draft::Draft;
 use super::pause_and_delay::overtake;
 use super::scene::Scene;
-use super::verdict::Draft;
 use crate::fleet::Error;
 use crate::history::{Entry, Wrote};
 
@@ -19,6 +19,8 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
         .steps(5, 50)
         .reckless();
     let woken = overtake(scene, sleeper, rival).await?;
+    let rival_wrote = || Error::Waited("for the rival to write while the holder was stopped".to_owned());
+    let woken = woken.ok_or_else(rival_wrote)?;
     let late = scene
         .tape
         .wait(woken, PATIENCE, |record| {

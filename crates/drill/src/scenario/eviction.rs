@@ -1,8 +1,8 @@
 //! A server with an eviction policy runs out of memory and throws the leases away. Two holders at once cannot be
 //! prevented then; what is left is that fences grow, that stale writes are refused, and that the old holder learns it.
 
-use super::scene::{Scene, between, secs, transition};
-use super::verdict::Draft;
+use super::draft::Draft;
+use super::scene::Scene;
 use super::{PATIENCE, SLACK, TTL};
 use crate::fleet::Error;
 use crate::history::Entry;
@@ -43,23 +43,19 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
             "it took a write"
         },
     );
-    let learned = scene.event(from, "old", "abandoned").await?;
-    let why = transition(&learned)
-        .and_then(|seen| seen.detail.clone())
-        .unwrap_or_default();
-    draft.promise(
+    let learned = scene.look(from, PATIENCE, "old", "abandoned").await;
+    draft.within(
         "the old holder learns it with its next renewal and stops",
-        between(evicted, learned.at) <= TTL + SLACK,
-        format!("after {} ({why})", secs(between(evicted, learned.at))),
+        evicted,
+        learned.as_ref(),
+        TTL + SLACK,
     );
     let next = scene.look(from, PATIENCE, "new", "acquired").await;
-    draft.promise(
-        "the name is not lost with its key",
-        next.is_some(),
-        next.map_or_else(
-            || "never granted again".to_owned(),
-            |next| format!("granted again after {}", secs(between(evicted, next.at))),
-        ),
+    draft.within(
+        "the name is not lost with its key: it is granted again",
+        evicted,
+        next.as_ref(),
+        PATIENCE,
     );
     Ok(())
 }

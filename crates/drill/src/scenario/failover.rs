@@ -9,8 +9,8 @@ use leasehold_core::Locks;
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
 use leasehold_core::policy::PolicyBook;
 
-use super::scene::{Scene, between, secs, transition};
-use super::verdict::Draft;
+use super::draft::Draft;
+use super::scene::{Scene, transition};
 use super::{PATIENCE, SLACK, TTL};
 use crate::fleet::{Error, Replica};
 use crate::history::{Answer, Entry};
@@ -42,36 +42,31 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
     let new = scene.orders("new", "scheduler", "job:1").steps(40, 50);
     scene.crew.start(new).await?;
     let told = scene.answer(from, "new").await;
-    draft.promise(
-        "before the replica is promoted, acquires are told that the store is unavailable, not that somebody holds the name",
-        told == Some(Answer::Unavailable),
-        told.map_or_else(|| "never answered".to_owned(), |told| format!("{told:?}").to_lowercase()),
-    );
+    no_contention(told, draft);
     replica.command(&["REPLICAOF", "NO", "ONE"]).await?;
     let promoted = scene.mend("the replica is promoted");
     scene.tape.note(Entry::Forgot);
-    let next = scene.event(from, "new", "acquired").await?;
-    let fences = (fence(&granted), fence(&next));
-    draft.promise(
+    let next = scene.look(from, PATIENCE, "new", "acquired").await;
+    draft.within(
         "the store is back with the promotion: the name is granted again",
-        between(promoted, next.at) < TTL + SLACK,
-        format!("{} after the promotion", secs(between(promoted, next.at))),
+        promoted,
+        next.as_ref(),
+        TTL + SLACK,
     );
-    draft.always(
-        "the fence grows across the fail-over, although the replica's counter was behind",
-        fences.0.is_some() && fences.1 > fences.0,
-        format!("{} then {}", shown(fences.0), shown(fences.1)),
-    );
-    let learned = scene.event(from, "old", "abandoned").await?;
-    let why = transition(&learned).and_then(|seen| seen.detail.clone());
-    draft.promise(
+    if let Some(next) = &next {
+        let fences = (fence(&granted), fence(next));
+        draft.always(
+            "the fence grows across the fail-over, although the replica's counter was behind",
+            fences.0.is_some() && fences.1 > fences.0,
+            format!("{} then {}", shown(fences.0), shown(fences.1)),
+        );
+    }
+    let learned = scene.look(from, PATIENCE, "old", "abandoned").await;
+    draft.within(
         "the old holder stops: told by a renewal, or at its deadline at the latest",
-        between(lost, learned.at) <= TTL + SLACK,
-        format!(
-            "after {} ({})",
-            secs(between(lost, learned.at)),
-            why.unwrap_or_default()
-        ),
+        lost,
+        learned.as_ref(),
+        TTL + SLACK,
     );
     let after = scene.tape.place();
     let back = scene.look(after, PATIENCE, "old", "acquired").await;
@@ -87,6 +82,19 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
     // The replica is the store now, and must last until everybody has ended.
     scene.keep(replica);
     Ok(())
+}
+
+/// A replica that cannot grant anything says so. It is no question of time what it is taken for.
+pub(super) fn no_contention(told: Option<Answer>, draft: &mut Draft) {
+    let what = "before the replica is promoted, acquires are told that the store is unavailable, not that somebody holds the name";
+    match told {
+        Some(told) => draft.always(
+            what,
+            told == Answer::Unavailable,
+            format!("{told:?}").to_lowercase(),
+        ),
+        None => draft.promise(what, false, "never answered"),
+    }
 }
 
 /// A class that says `requires = "durable"` is refused by a server that keeps nothing on its disk: it is told before, not
@@ -106,17 +114,19 @@ async fn refuses_the_durable(scene: &Scene, draft: &mut Draft) -> Result<(), Err
         Err(leasehold_core::Error::Invalid(refused)) if refused.field.ends_with("requires") => Ok(refused),
         other => Err(format!("{other:?}")),
     };
-    draft.promise(
-        "a class that requires `durable` is refused, because this server keeps nothing",
-        seen.is_ok(),
-        match seen {
-            Ok(refused) => refused.to_string(),
-            Err(other) => other,
-        },
-    );
+    durable(seen.map(ToString::to_string), draft);
     drop(asked);
     locks.shutdown(Duration::from_secs(1)).await;
     Ok(())
+}
+
+/// How it was refused, or what came instead.
+pub(super) fn durable(seen: Result<String, String>, draft: &mut Draft) {
+    draft.always(
+        "a class that requires `durable` is refused, because this server keeps nothing",
+        seen.is_ok(),
+        seen.unwrap_or_else(|other| other),
+    );
 }
 
 /// Waits until the replica says so.

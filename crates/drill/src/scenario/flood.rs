@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::draft::Draft;
 use super::scene::{Scene, transition};
-use super::verdict::Draft;
 use crate::fleet::Error;
 
 const FLOOD: Duration = Duration::from_secs(8);

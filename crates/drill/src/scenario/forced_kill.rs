@@ -1,7 +1,7 @@
 //! The game day: the holder is killed with -9 in the middle of its work, for each class that is renewed.
 
 use super::scene::{Scene, between, secs, transition};
-use super::verdict::Draft;
+use super::draft::Draft;
 use super::{PATIENCE, SLACK, TTL};
 use crate::fleet::Error;
 

@@ -7,6 +7,7 @@
 mod clock_jump;
 mod contention_storm;
 mod control;
+mod draft;
 mod eviction;
 mod expired_and_stale;
 mod failover;
@@ -19,6 +20,8 @@ mod release_fails;
 mod renewals_fail;
 mod rolling_restart;
 pub(crate) mod scene;
+#[cfg(test)]
+pub(crate) mod script;
 mod split_network;
 mod store_outage;
 mod verdict;
@@ -31,8 +34,8 @@ pub use measure::{Measures, measure};
 pub use options::Options;
 pub use verdict::{Outcome, Promise, Verdict};
 
+use draft::Draft;
 use scene::Scene;
-use verdict::Draft;
 
 /// The classes of the drills: the built-in ones' rules with short times, so that a drill takes seconds.
 pub const POLICIES: &str = r#"
@@ -224,7 +227,8 @@ pub fn find(name: &str) -> Option<&'static Scenario> {
 /// How often a drill is run before it counts as one that could not be run.
 const TRIES: u32 = 3;
 
-/// Runs a drill; again, where the machine did not keep up. Dropping the future ends every process and server of it.
+/// Runs a drill; again, where the machine did not keep up, and `again` hears why. Dropping the future ends every process
+/// and server of it.
 ///
 /// # Errors
 /// It could not be run: this says nothing about the store.
@@ -234,11 +238,15 @@ pub async fn run(
     given: Option<&Given>,
     program: &Program,
     options: Options,
+    mut again: impl FnMut(&Error),
 ) -> Result<Verdict, Error> {
     let mut tries = 1;
     loop {
         match once(scenario, store, given, program, options).await {
-            Err(Error::Busy { .. } | Error::Waited(_)) if tries < TRIES => tries += 1,
+            Err(error @ (Error::Busy { .. } | Error::Waited(_))) if tries < TRIES => {
+                tries += 1;
+                again(&error);
+            }
             ran => return ran,
         }
     }
@@ -261,11 +269,10 @@ async fn once(
     let mut scene = Scene::open(store, given, program, scenario, options).await?;
     let mut draft = Draft::default();
     let played = play(scenario.name, &mut scene, &mut draft).await;
-    if let Err(error) = played {
-        scene.strike().await;
-        return Err(error);
+    match played {
+        Ok(()) => scene.close(scenario, draft).await,
+        Err(error) => scene.break_off(scenario, draft, error).await,
     }
-    scene.close(scenario, draft).await
 }
 
 async fn play(name: &str, scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::PATIENCE;
+use super::draft::Draft;
 use super::scene::Scene;
-use super::verdict::Draft;
 use crate::fleet::{Error, Orders};
 use crate::history::{Entry, Wrote};
 
@@ -22,6 +22,14 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
     let rival = scene.orders("rival", "scheduler", "job:1").steps(5, 50);
     scene.stage.toxic("latency latency=40 jitter=20")?;
     let woken = overtake(scene, sleeper, rival).await?;
+    draft.promise(
+        "the rival is granted the name of a stopped holder, and writes",
+        woken.is_some(),
+        if woken.is_some() { "it was" } else { "it never was" },
+    );
+    let Some(woken) = woken else {
+        return Ok(());
+    };
     let told = scene
         .tape
         .wait(woken, PATIENCE, |record| {
@@ -48,11 +56,16 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
 }
 
 /// Stops the sleeper at work until the rival has written with a newer fence, then lets it go on; answers from which
-/// place of the history on it is awake.
-pub(super) async fn overtake(scene: &mut Scene, sleeper: Orders, rival: Orders) -> Result<usize, Error> {
+/// place of the history on it is awake, or nothing if the rival never wrote.
+pub(super) async fn overtake(
+    scene: &mut Scene,
+    sleeper: Orders,
+    rival: Orders,
+) -> Result<Option<usize>, Error> {
     scene.crew.start(sleeper).await?;
     scene.at_work(0, "sleeper").await?;
     scene.crew.start(rival).await?;
+    let mut stopped = false;
     for _ in 0..TRIES {
         let from = scene.tape.place();
         let work = scene.at_work(from, "sleeper").await?;
@@ -69,6 +82,7 @@ pub(super) async fn overtake(scene: &mut Scene, sleeper: Orders, rival: Orders) 
             continue;
         }
         scene.fault("the holder is stopped, with a write on its way");
+        stopped = true;
         let overtaken = scene
             .tape
             .wait(from, super::TTL * 3, |record| {
@@ -86,10 +100,11 @@ pub(super) async fn overtake(scene: &mut Scene, sleeper: Orders, rival: Orders) 
         scene.crew.go_on("sleeper");
         if overtaken.is_some() {
             scene.mend("the sleeper goes on");
-            return Ok(woken);
+            return Ok(Some(woken));
         }
     }
-    Err(Error::Waited(
-        "for the rival to write while the holder was stopped".to_owned(),
-    ))
+    if stopped {
+        return Ok(None);
+    }
+    Err(Error::Waited("to stop the sleeper while it holds".to_owned()))
 }

@@ -1,7 +1,7 @@
 //! The store is gone when the work ends.
 
 use super::scene::{Scene, between, secs};
-use super::verdict::Draft;
+use super::draft::Draft;
 use super::{PATIENCE, SLACK, TTL};
 use crate::fleet::Error;
 use crate::history::Entry;

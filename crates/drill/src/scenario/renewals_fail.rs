@@ -1,7 +1,7 @@
 //! Renewals fail under long tasks of every class: three fence, one continues.
 
 use super::scene::{Scene, between, secs, transition};
-use super::verdict::Draft;
+use super::draft::Draft;
 use super::{PATIENCE, TTL};
 use crate::fleet::Error;
 use crate::history::{Entry, Record};

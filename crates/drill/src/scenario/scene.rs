@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt, Moment};
 
-use super::verdict::{Draft, Verdict};
+use super::draft::Draft;
+use super::verdict::Verdict;
 use super::{Options, PATIENCE, POLICIES, SLACK, Scenario, TTL};
-use crate::fleet::{Crew, Error, Given, Ledger, Orders, Program, Pulse, Replica, Stage, StoreKind, Tape};
+use crate::fleet::{
+    Crew, Ended, Error, Given, Ledger, Orders, Program, Pulse, Replica, Stage, StoreKind, Tape,
+};
 use crate::history::{Answer, Entry, Record, Transition};
 
 /// How often the end of the last lease is looked for.
@@ -103,7 +106,8 @@ impl Scene {
             .await
     }
 
-    /// As [`look`](Self::look), for what every run shows: without it there is no drill.
+    /// As [`look`](Self::look), for what a drill needs before it can begin. What is promised is looked for instead: if it
+    /// does not come, that is a broken promise and not a drill that could not be run.
     pub(crate) async fn event(&self, from: usize, who: &str, event: &str) -> Result<Record, Error> {
         let found = self.look(from, PATIENCE, who, event).await;
         found.ok_or_else(|| Error::Waited(format!("for {who} to be {event}")))
@@ -141,16 +145,7 @@ impl Scene {
     /// The crew ends, leases run out, the ledger is read, and the history is judged.
     pub(super) async fn close(mut self, scenario: &Scenario, mut draft: Draft) -> Result<Verdict, Error> {
         self.stage.heal().await?;
-        let late = self.crew.end().await;
-        draft.promise(
-            "every worker ends in order",
-            late.is_empty(),
-            if late.is_empty() {
-                "all did".to_owned()
-            } else {
-                format!("not in order: {}", late.join(", "))
-            },
-        );
+        ended(&mut draft, &self.crew.end().await);
         self.quiet(TTL + SLACK).await?;
         if let Some(mortal) = self.stage.mortal_counters().await? {
             draft.always(
@@ -170,6 +165,31 @@ impl Scene {
         Ok(verdict)
     }
 
+    /// A drill that was broken off by an error is judged too: what it shows to be broken is broken.
+    pub(super) async fn break_off(
+        mut self,
+        scenario: &Scenario,
+        mut draft: Draft,
+        error: Error,
+    ) -> Result<Verdict, Error> {
+        // Only who ended by itself is told of: somebody may still have been stopped, and others wait for it.
+        let mut failed = self.wind_up(TTL + SLACK).await;
+        failed.retain(|(_, how)| *how != Ended::Late);
+        ended(&mut draft, &failed);
+        let (took, kind) = (BootClock.now().since(self.started), self.stage.kind());
+        let verdict = Verdict::reach(scenario, kind, took, draft, self.tape.history());
+        self.stage.close().await;
+        verdict.broken_off(self.pulse.take(), error)
+    }
+
+    /// After an error: everybody ends, and what is left is read as far as it can be. Answers who did not end in order.
+    pub(crate) async fn wind_up(&mut self, within: Duration) -> Vec<(String, Ended)> {
+        let _ = self.stage.heal().await;
+        let others = self.crew.end().await;
+        let _ = self.quiet(within).await;
+        others
+    }
+
     /// Writes down what is left when everybody has ended. What a killed worker left runs out within its TTL; what is there
     /// after that is an orphan.
     pub(crate) async fn quiet(&self, within: Duration) -> Result<(), Error> {
@@ -177,15 +197,20 @@ impl Scene {
         while !self.stage.leases().await?.is_empty() && BootClock.now() < end {
             BootClock.sleep(LOOK).await;
         }
+        // All of it or nothing: writes are compared with the ledger as soon as it is quiet.
+        let (leases, rows) = (
+            self.stage.leases().await?,
+            Ledger::open(&self.stage.ledger())?.entries()?,
+        );
         self.tape.note(Entry::Quiet);
-        for lease in self.stage.leases().await? {
+        for lease in leases {
             self.tape.note(Entry::Lease {
                 name: lease.name.to_string(),
                 holder: lease.holder,
                 fence: lease.fence,
             });
         }
-        for row in Ledger::open(&self.stage.ledger())?.entries()? {
+        for row in rows {
             self.tape.note(row);
         }
         Ok(())
@@ -196,6 +221,37 @@ impl Scene {
         drop(self.crew);
         self.stage.close().await;
     }
+}
+
+/// Everybody has ended, apart from these in order.
+pub(super) fn ended(draft: &mut Draft, others: &[(String, Ended)]) {
+    let late: Vec<&str> = others
+        .iter()
+        .filter(|(_, how)| *how == Ended::Late)
+        .map(|(who, _)| who.as_str())
+        .collect();
+    let failed: Vec<String> = others
+        .iter()
+        .filter_map(|(who, how)| match how {
+            Ended::Failed(why) => Some(format!("{who}: {why}")),
+            _ => None,
+        })
+        .collect();
+    let all = "all did".to_owned();
+    draft.promise(
+        "every worker ends in time",
+        late.is_empty(),
+        if late.is_empty() {
+            all.clone()
+        } else {
+            format!("killed at its end: {}", late.join(", "))
+        },
+    );
+    draft.always(
+        "every worker ends without an error",
+        failed.is_empty(),
+        if failed.is_empty() { all } else { failed.join(", ") },
+    );
 }
 
 /// The record's event, if it is one.

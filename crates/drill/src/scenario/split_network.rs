@@ -1,9 +1,10 @@
 //! One of two replicas loses its way to the store, the other one does not.
 
+use super::draft::Draft;
 use super::scene::{Scene, between, secs};
-use super::verdict::Draft;
 use super::{PATIENCE, SLACK, TTL};
 use crate::fleet::Error;
+use crate::history::Record;
 
 pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
     let (way, url) = scene.stage.second_way().await?;
@@ -17,21 +18,25 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
     let from = scene.tape.place();
     way.disable().await?;
     let split = scene.fault("the holder loses its way to the store, the other replica does not");
-    let stopped = scene.event(from, "outside", "abandoned").await?;
-    let taken = scene.event(from, "inside", "acquired").await?;
+    let stopped = scene.look(from, PATIENCE, "outside", "abandoned").await;
+    let taken = scene.look(from, PATIENCE, "inside", "acquired").await;
+    let after = |record: Option<&Record>| {
+        record.map_or_else(|| "never".to_owned(), |record| secs(between(split, record.at)))
+    };
     draft.promise(
         "the side without a store stops before the other one begins",
-        stopped.at <= taken.at,
+        matches!((&stopped, &taken), (Some(stopped), Some(taken)) if stopped.at <= taken.at),
         format!(
-            "stopped after {}, taken over after {}",
-            secs(between(split, stopped.at)),
-            secs(between(split, taken.at))
+            "stopped after: {}, taken over after: {}",
+            after(stopped.as_ref()),
+            after(taken.as_ref())
         ),
     );
-    draft.promise(
+    draft.within(
         "the other side takes over within the TTL (and what a loaded host adds)",
-        between(split, taken.at) <= TTL + SLACK,
-        secs(between(split, taken.at)),
+        split,
+        taken.as_ref(),
+        TTL + SLACK,
     );
     let after = scene.tape.place();
     way.heal().await?;
@@ -47,7 +52,7 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
         },
     );
     // The way must last until its worker has ended.
-    let in_order = scene.crew.finish("outside").await;
+    let in_order = scene.crew.finish("outside").await.in_order();
     draft.promise(
         "the lost side ends in order",
         in_order,

@@ -2,7 +2,7 @@
 
 use super::PATIENCE;
 use super::scene::{Scene, between, secs, transition};
-use super::verdict::Draft;
+use super::draft::Draft;
 use crate::fleet::Error;
 use crate::history::{Answer, Entry, Record};
 

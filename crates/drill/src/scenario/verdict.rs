@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::Scenario;
+use super::draft::Draft;
 use super::measure::{Measures, measure};
-use crate::fleet::StoreKind;
+use crate::fleet::{Error, Pulse, StoreKind};
 use crate::history::History;
 use crate::oracle::{Judgement, judge};
 
@@ -41,33 +42,6 @@ impl Outcome {
             Self::Violation => "VIOLATION",
             Self::Skipped => "skipped",
         }
-    }
-}
-
-/// What a scenario has found so far.
-#[derive(Debug, Default)]
-pub(super) struct Draft {
-    promises: Vec<Promise>,
-}
-
-impl Draft {
-    /// Something that is to be seen in time.
-    pub(super) fn promise(&mut self, what: &str, kept: bool, seen: impl Into<String>) {
-        self.add(what, kept, seen.into(), true);
-    }
-
-    /// Something that holds on any machine, however busy.
-    pub(super) fn always(&mut self, what: &str, kept: bool, seen: impl Into<String>) {
-        self.add(what, kept, seen.into(), false);
-    }
-
-    fn add(&mut self, what: &str, kept: bool, seen: String, about_time: bool) {
-        self.promises.push(Promise {
-            what: what.to_owned(),
-            kept,
-            seen,
-            about_time,
-        });
     }
 }
 
@@ -131,19 +105,41 @@ impl Verdict {
     /// It is a violation, and all that is wrong is that something came too late: what a machine that does not keep up
     /// looks like too.
     pub(super) fn only_late(&self) -> bool {
+        self.outcome == Outcome::Violation && !self.judgement.incomplete && !self.beyond_time()
+    }
+
+    /// Something is broken that no delay explains.
+    fn beyond_time(&self) -> bool {
         let judged = &self.judgement;
-        self.outcome == Outcome::Violation
-            && !judged.incomplete
-            && judged.more == 0
-            && self
+        judged.more > 0
+            || self
                 .promises
                 .iter()
-                .all(|promise| promise.kept || promise.about_time)
-            && (self.control
-                || judged
+                .any(|promise| !promise.kept && !promise.about_time)
+            || (!self.control
+                && judged
                     .findings
                     .iter()
-                    .all(|found| found.invariant.starts_with('L')))
+                    .any(|found| !found.invariant.starts_with('L')))
+    }
+
+    /// The verdict on a run that this error broke off: it can show that something is broken, and never that all is well. What
+    /// a control run has not shown by then it may show the next time.
+    pub(super) fn broken_off(mut self, stood_still: Duration, error: Error) -> Result<Self, Error> {
+        let something = self.promises.iter().any(|promise| !promise.kept)
+            || !self.judgement.findings.is_empty()
+            || self.judgement.more > 0;
+        let in_time = stood_still <= Pulse::LATE;
+        if self.control || !something || !(in_time || self.beyond_time()) {
+            return Err(error);
+        }
+        self.promises.push(Promise {
+            what: "the drill comes to its end".to_owned(),
+            kept: false,
+            seen: error.to_string(),
+            about_time: true,
+        });
+        Ok(self)
     }
 
     /// What is wrong, in sentences.
@@ -276,6 +272,101 @@ mod tests {
             why: "torn".into(),
         });
         assert_eq!(reach("forced-kill", true, torn), Outcome::Violation);
+    }
+
+    fn broken_off(name: &str, history: History, draft: Draft, stood_still: Duration) -> Option<Outcome> {
+        let scenario = find(name).unwrap();
+        let verdict = Verdict::reach(scenario, StoreKind::Sqlite, Duration::ZERO, draft, history);
+        let error = Error::Waited("for something".into());
+        verdict
+            .broken_off(stood_still, error)
+            .ok()
+            .map(|verdict| verdict.outcome)
+    }
+
+    /// A drill that did not come to its end says what it has shown until then.
+    #[test]
+    fn what_was_broken_before_an_error_is_a_violation() {
+        let still = Pulse::LATE * 2;
+        let none = Draft::default;
+        let overlap = || rows(&[(2, 1), (1, 2)]);
+        let late = || {
+            let mut draft = Draft::default();
+            draft.promise("something", false, "late");
+            draft
+        };
+        let violation = Some(Outcome::Violation);
+        assert_eq!(broken_off("forced-kill", overlap(), none(), still), violation);
+        assert_eq!(
+            broken_off("forced-kill", rows(&[(1, 1)]), late(), Duration::ZERO),
+            violation
+        );
+        assert_eq!(broken_off("forced-kill", rows(&[(1, 1)]), late(), still), None);
+        assert_eq!(
+            broken_off("forced-kill", rows(&[(1, 1)]), none(), Duration::ZERO),
+            None,
+            "nothing is broken, and it says nothing"
+        );
+        assert_eq!(
+            broken_off("unfenced-control", overlap(), late(), Duration::ZERO),
+            None
+        );
+        let mut torn = rows(&[(1, 1)]);
+        torn.damage.push(Damage {
+            line: 2,
+            why: "torn".into(),
+        });
+        assert_eq!(broken_off("forced-kill", torn, none(), Duration::ZERO), None);
+    }
+
+    /// What is no question of time is not excused by a machine that stood still.
+    #[test]
+    fn safety_is_never_about_time() {
+        use crate::fleet::Ended;
+        use crate::history::Answer;
+        use crate::scenario::script::{event, history, line};
+        use crate::scenario::{contention_storm, expired_and_stale, failover, rolling_restart, scene};
+        let refused = Entry::Answered {
+            attempt: 1,
+            sent: 0,
+            answer: Answer::Unavailable,
+            fence: None,
+        };
+        let judges: [(&str, &dyn Fn(&mut Draft)); 6] = [
+            ("a replica's refusal", &|draft| {
+                failover::no_contention(Some(Answer::Busy), draft)
+            }),
+            ("durable", &|draft| failover::durable(Err("held".into()), draft)),
+            ("a stale release", &|draft| {
+                expired_and_stale::untouched(&history(vec![event(1, "new", "not_owned", None)]), draft);
+            }),
+            ("a restart", &|draft| {
+                rolling_restart::nothing_lost(&history(vec![event(1, "a", "not_owned", None)]), draft);
+            }),
+            ("an outage", &|draft| {
+                contention_storm::no_outage(&history(vec![line(1, "p", refused.clone())]), draft);
+            }),
+            ("a worker's error", &|draft| {
+                scene::ended(draft, &[("w".into(), Ended::Failed("exit status: 2".into()))]);
+            }),
+        ];
+        for (what, judge) in judges {
+            let mut draft = Draft::default();
+            judge(&mut draft);
+            let broken: Vec<_> = draft.promises.iter().filter(|promise| !promise.kept).collect();
+            assert!(
+                !broken.is_empty() && broken.iter().any(|promise| !promise.about_time),
+                "{what}: {broken:?}"
+            );
+        }
+        let mut draft = Draft::default();
+        scene::ended(&mut draft, &[("w".into(), Ended::Late)]);
+        assert!(
+            draft
+                .promises
+                .iter()
+                .all(|promise| promise.kept || promise.about_time)
+        );
     }
 
     /// A control run is clean only if the checker saw what it had to see.

@@ -21,7 +21,10 @@ fn program() -> Program {
 
 async fn sized(name: &str, store: StoreKind, options: Options) -> Verdict {
     let scenario = find(name).unwrap_or_else(|| panic!("there is no drill {name}"));
-    let verdict = run(scenario, store, None, &program(), options).await;
+    let verdict = run(scenario, store, None, &program(), options, |again| {
+        println!("{name} on {store:?} is run again: {again}");
+    })
+    .await;
     verdict.unwrap_or_else(|error| panic!("{name} on {store:?} could not be run: {error}"))
 }
 
