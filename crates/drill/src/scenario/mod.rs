@@ -135,10 +135,10 @@ pub const ALL: &[Scenario] = &[
         )
     },
     Scenario {
-        classes: &["scheduler", "approval"],
+        classes: &["scheduler", "workflow", "approval"],
         ..drill(
             "release-fails",
-            "the store is gone when work ends: the result stays, the debt is told and collected",
+            "one answer to a release is lost, then the store is gone when work ends: the second try gives it back; the result stays, the debt is told and collected before the lease ends",
             BOTH,
         )
     },

@@ -1,71 +1,247 @@
-//! The store is gone when the work ends.
+//! Releases fail: the answer to the first try is lost and the second one succeeds; then the store is gone for all tries.
 
-use super::scene::{Scene, between, secs};
+use std::time::Duration;
+
 use super::draft::Draft;
-use super::{PATIENCE, SLACK, TTL};
-use crate::fleet::Error;
-use crate::history::Entry;
+use super::scene::{Scene, between, secs, transition};
+use super::{PATIENCE, TTL};
+use crate::fleet::{Error, StoreKind};
+use crate::history::{Entry, History, Record};
 
-/// Two tries to release, and one.
-const CLASSES: &[&str] = &["scheduler", "approval"];
+/// Those with a second try in the foreground.
+const TWO_TRIES: &[&str] = &["scheduler", "workflow"];
+/// Two tries, two, and one.
+const CLASSES: &[&str] = &["scheduler", "workflow", "approval"];
+/// Waits for all of them: it is refused while the store is away.
+const WAITER: &str = "scheduler";
+/// One write. The first renewal comes after a second, so the end of the work is the next thing that is sent after it.
+const WORK: (u32, u64) = (1, 1500);
+/// So long before the lease's end, and nothing but a collector can have ended it.
+const CLEARLY: Duration = Duration::from_millis(300);
 
 pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    for class in CLASSES {
-        let owes = scene.orders(class, class, &format!("job:{class}"));
-        scene.crew.start(owes.steps(1, 1500).rest(3000)).await?;
+    // Somebody has given back before: a server that does not know a script yet answers that instead of a release.
+    let warm = scene.orders("warm", "scheduler", "job:warm").turns(1);
+    scene.crew.start(warm).await?;
+    scene.event(0, "warm", "released").await?;
+    for class in TWO_TRIES {
+        first_try(scene, draft, class).await?;
     }
     for class in CLASSES {
-        scene.at_work(0, class).await?;
-    }
-    let during = scene.tape.place();
-    scene.stage.cut().await?;
-    let cut = scene.fault("no release is answered");
-    let mut debts = Vec::new();
-    for class in CLASSES {
-        let told = scene
-            .tape
-            .wait(during, PATIENCE, |record| {
-                record.who == *class
-                    && matches!(
-                        record.what,
-                        Entry::Reported {
-                            value: Some(_),
-                            lost: false,
-                            ..
-                        }
-                    )
-            })
-            .await;
-        draft.promise(
-            &format!("{class}: the work's result is handed on although its release fails"),
-            told.is_some(),
-            told.as_ref().map_or_else(
-                || "it was not".to_owned(),
-                |told| format!("told {} after the store went away", secs(between(cut, told.at))),
-            ),
-        );
-        debts.push((*class, scene.event(during, class, "debt").await?.at));
-    }
-    for class in CLASSES {
-        let waits = scene.orders(&format!("waits-{class}"), class, &format!("job:{class}"));
-        scene.crew.start(waits.rest(20)).await?;
-    }
-
-    scene.stage.heal().await?;
-    let healed = scene.mend("releases are answered again");
-    for (class, owed) in debts {
-        let cleared = scene.event(during, class, "debt_cleared").await?;
-        draft.promise(
-            &format!("{class}: the debt is collected in the background, at the latest when the lease ends"),
-            between(owed, cleared.at) <= TTL + SLACK,
-            format!("owed for {}", secs(between(owed, cleared.at))),
-        );
-        let next = scene.event(during, &format!("waits-{class}"), "acquired").await?;
-        draft.promise(
-            &format!("{class}: the next one gets in"),
-            between(healed, next.at) <= TTL + SLACK,
-            format!("{} after the store was back", secs(between(healed, next.at))),
-        );
+        all_tries(scene, draft, class).await?;
     }
     Ok(())
+}
+
+/// The first try fails, the second one does not.
+async fn first_try(scene: &mut Scene, draft: &mut Draft, class: &str) -> Result<(), Error> {
+    let who = format!("{class}-twice");
+    let orders = scene.orders(&who, class, &format!("job:{who}"));
+    scene.crew.start(orders.steps(WORK.0, WORK.1).turns(1)).await?;
+    scene.event(0, &who, "renewed").await?;
+    let during = scene.tape.place();
+    if scene.stage.kind() == StoreKind::Redis {
+        scene.stage.toxic("cut_after_forward command=EVALSHA times=1")?;
+        scene.fault(&format!(
+            "{class}: the next command is carried out and its answer lost"
+        ));
+    } else {
+        scene.stage.cut().await?;
+        scene.fault(&format!("{class}: the file is locked for the first try"));
+    }
+    let failed = scene.look(during, PATIENCE, &who, "release_failed").await;
+    scene.stage.heal().await?;
+    scene.mend("the store is well again");
+    // Either way it is over then.
+    let ends = |record: &Record| {
+        let seen = transition(record).map(|seen| seen.event.as_str());
+        record.who == who && matches!(seen, Some("released" | "debt" | "already_lost"))
+    };
+    scene.tape.wait(during, PATIENCE, ends).await;
+    second_try(class, &who, failed.is_some(), &scene.tape.history(), draft);
+    Ok(())
+}
+
+/// What became of a release whose first try failed.
+fn second_try(class: &str, who: &str, failed: bool, history: &History, draft: &mut Draft) {
+    let has = |event: &str| {
+        let mut of_it = history.records.iter().filter(|record| record.who == who);
+        of_it.any(|record| transition(record).is_some_and(|seen| seen.event == event))
+    };
+    draft.promise(
+        &format!("{class}: the first try to release fails"),
+        failed,
+        if failed { "it did" } else { "it did not" },
+    );
+    draft.promise(
+        &format!("{class}: the second try gives the lease back, and nothing is owed"),
+        has("released") && !has("debt") && !has("already_lost"),
+        match (has("released"), has("debt")) {
+            (_, true) => "it was owed",
+            (true, false) => "released",
+            (false, false) => "it was not given back",
+        },
+    );
+}
+
+/// No try is answered, and the lease has most of its time left.
+async fn all_tries(scene: &mut Scene, draft: &mut Draft, class: &str) -> Result<(), Error> {
+    let (job, waiter) = (format!("job:{class}"), format!("waits-{class}"));
+    let before = scene.tape.place();
+    let owes = scene.orders(class, class, &job).turns(1);
+    scene.crew.start(owes.steps(WORK.0, WORK.1)).await?;
+    scene.at_work(before, class).await?;
+    let waits = scene.orders(&waiter, WAITER, &job).rest(20);
+    scene.crew.start(waits).await?;
+    let renewed = scene.event(before, class, "renewed").await?;
+
+    let during = scene.tape.place();
+    scene.stage.cut().await?;
+    let cut = scene.fault(&format!("{class}: no release is answered"));
+    let told = scene
+        .tape
+        .wait(during, PATIENCE, |record| {
+            record.who == class
+                && matches!(
+                    record.what,
+                    Entry::Reported {
+                        value: Some(_),
+                        lost: false,
+                        ..
+                    }
+                )
+        })
+        .await;
+    if told.as_ref().is_some_and(|told| told.at < cut) {
+        return Err(Error::Waited(format!(
+            "to cut off the store before {class} ends its work"
+        )));
+    }
+    draft.within(
+        &format!("{class}: the work's result is handed on although its release fails"),
+        cut,
+        told.as_ref(),
+        PATIENCE,
+    );
+    let owed = scene.look(during, PATIENCE, class, "debt").await;
+    scene.stage.heal().await?;
+    let healed = scene.mend("releases are answered again");
+    scene.look(during, PATIENCE, class, "debt_cleared").await;
+    scene.look(during, PATIENCE, &waiter, "acquired").await;
+    let history = scene.tape.history();
+    let lease = (
+        renewed.at - transition(&renewed).and_then(|seen| seen.span).unwrap_or(0),
+        healed,
+    );
+    collected(class, &waiter, owed.as_ref(), lease, &history, draft);
+    Ok(())
+}
+
+/// The debt is told, collected while the lease would still have lasted, and the next one is let in by that. The lease was last
+/// prolonged by a request that was sent at the first of these moments; the store was back at the second.
+fn collected(
+    class: &str,
+    waiter: &str,
+    owed: Option<&Record>,
+    (prolonged, healed): (u64, u64),
+    history: &History,
+    draft: &mut Draft,
+) {
+    let of = |who: &str, event: &str| {
+        let from = owed.map_or(prolonged, |owed| owed.at);
+        history.records.iter().find(|record| {
+            record.who == who
+                && record.at >= from
+                && transition(record).is_some_and(|seen| seen.event == event)
+        })
+    };
+    draft.promise(
+        &format!("{class}: the debt is told"),
+        owed.is_some(),
+        owed.map_or_else(
+            || "it was not".to_owned(),
+            |owed| format!("{} before the store was back", secs(between(owed.at, healed))),
+        ),
+    );
+    let cleared = of(class, "debt_cleared");
+    let how = cleared
+        .and_then(transition)
+        .and_then(|seen| seen.detail.as_deref());
+    draft.promise(
+        &format!("{class}: the debt is collected in the background, before the lease ends"),
+        how == Some("released"),
+        cleared.map_or_else(
+            || "never cleared".to_owned(),
+            |cleared| {
+                let after = secs(between(healed, cleared.at));
+                format!("{} {after} after the store was back", how.unwrap_or_default())
+            },
+        ),
+    );
+    // No lease that was prolonged then can have run out before this moment.
+    let end = prolonged.saturating_add(u64::try_from(TTL.as_nanos()).unwrap_or(u64::MAX));
+    let next = of(waiter, "acquired");
+    draft.promise(
+        &format!("{class}: the next one does not wait for the lease's end"),
+        next.is_some_and(|next| between(next.at, end) >= CLEARLY),
+        next.map_or_else(
+            || "never granted".to_owned(),
+            |next| {
+                format!(
+                    "busy for {} after the store was back; granted {} before the lease's end",
+                    secs(between(healed, next.at)),
+                    secs(between(next.at, end))
+                )
+            },
+        ),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::script::{SECOND, event, history};
+
+    fn kept(cleared: Option<&str>, granted: u64) -> bool {
+        let owed = event(2, "scheduler", "debt", None);
+        let mut records = vec![owed.clone()];
+        records.extend(cleared.map(|how| event(2, "scheduler", "debt_cleared", Some(how))));
+        records.push(event(granted, "waits", "acquired", None));
+        let mut draft = Draft::default();
+        let lease = (SECOND, 2 * SECOND);
+        collected(
+            "scheduler",
+            "waits",
+            Some(&owed),
+            lease,
+            &history(records),
+            &mut draft,
+        );
+        draft.promises.iter().all(|promise| promise.kept)
+    }
+
+    #[test]
+    fn a_debt_that_only_ran_out_was_not_collected() {
+        assert!(kept(Some("released"), 3));
+        assert!(!kept(Some("expired"), 3));
+        assert!(!kept(None, 3));
+        assert!(
+            !kept(Some("released"), 4),
+            "the next one waited for the lease's end"
+        );
+    }
+
+    #[test]
+    fn a_second_try_gives_back_and_owes_nothing() {
+        let kept = |failed, events: &[&str]| {
+            let records = events.iter().map(|what| event(1, "w", what, None)).collect();
+            let mut draft = Draft::default();
+            second_try("scheduler", "w", failed, &history(records), &mut draft);
+            draft.promises.iter().all(|promise| promise.kept)
+        };
+        assert!(kept(true, &["release_failed", "released"]));
+        assert!(!kept(true, &["release_failed", "release_failed", "debt"]));
+        assert!(!kept(false, &["released"]), "nothing failed");
+        assert!(!kept(true, &["release_failed", "already_lost"]));
+    }
 }
