@@ -59,6 +59,19 @@ ttl = "3s"
 acquire = { wait = "1s", timeout = "500ms", retry_after = "200ms" }
 renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
 release = { attempts = 1, timeout = "300ms" }
+# Held until it has run out: a tick in each window. `replayer` has the same rule.
+[class.reconciler]
+poll = "1500ms"
+ttl = "2*poll"
+acquire = { timeout = "500ms", retry_after = "200ms" }
+renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
+release = { attempts = 1, timeout = "300ms", when = "expired" }
+# Never renewed: shorter than one TTL, or over.
+[class.admission]
+ttl = "3s"
+acquire = { wait = "1s", timeout = "500ms", retry_after = "200ms" }
+renew = { every = "never" }
+release = { attempts = 1, timeout = "300ms" }
 # A line of hundreds: the wait is as long as the line, and the time-outs as long as a busy host needs.
 [class.storm]
 ttl = "20s"
@@ -100,7 +113,14 @@ pub struct Scenario {
     pub control: bool,
 }
 
-const FOUR: &[&str] = &["scheduler", "workflow", "workflow-critical", "approval"];
+const ALL_CLASSES: &[&str] = &[
+    "scheduler",
+    "workflow",
+    "workflow-critical",
+    "approval",
+    "reconciler",
+    "admission",
+];
 const BOTH: &[StoreKind] = &[StoreKind::Sqlite, StoreKind::Redis];
 const REDIS: &[StoreKind] = &[StoreKind::Redis];
 
@@ -119,7 +139,7 @@ const fn drill(name: &'static str, about: &'static str, stores: &'static [StoreK
 /// Every drill, in the order in which `all` runs them.
 pub const ALL: &[Scenario] = &[
     Scenario {
-        classes: FOUR,
+        classes: ALL_CLASSES,
         ..drill(
             "store-outage",
             "the store answers nobody for a while (--outage): fail-closed work pauses, fail-open work goes on and is counted, both return",
@@ -127,7 +147,7 @@ pub const ALL: &[Scenario] = &[
         )
     },
     Scenario {
-        classes: FOUR,
+        classes: ALL_CLASSES,
         ..drill(
             "renewals-fail",
             "renewals fail under long tasks: fence classes stop before their lease can end, the continue class measures its overlap",
@@ -143,7 +163,7 @@ pub const ALL: &[Scenario] = &[
         )
     },
     Scenario {
-        classes: FOUR,
+        classes: ALL_CLASSES,
         ..drill(
             "forced-kill",
             "the holder is killed with -9: somebody takes over within the TTL, no task ends twice",
