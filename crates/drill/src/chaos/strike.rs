@@ -89,7 +89,11 @@ async fn strike_at(
             clock.set(0)
         }
         F::Reset => toxic(scene, "reset_peer timeout=0", "reset_peer", random).await,
-        F::BlackHole => toxic(scene, "timeout timeout=0", "timeout", random).await,
+        F::BlackHole => {
+            // What is held back upstream never arrives while it lasts, so no answer to it does either.
+            scene.stage.toxic("timeout timeout=0 stream=upstream")?;
+            toxic(scene, "timeout timeout=0", "timeout", random).await
+        }
         F::LateRequests => toxic(scene, "timeout timeout=0 stream=upstream", "timeout", random).await,
         F::LostReplies => {
             let (times, reset) = (1 + random.below(4), random.below(2) == 0);
