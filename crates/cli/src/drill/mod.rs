@@ -25,7 +25,10 @@ use crate::args::Place;
 pub(crate) fn main(place: &Place, command: DrillCommand) -> anyhow::Result<bool> {
     match command {
         DrillCommand::List => list(),
-        DrillCommand::Plane(args) => crate::plane::proof::main(&args),
+        DrillCommand::Plane(args) => {
+            throw_away(place, "plane")?;
+            crate::plane::proof::main(&args)
+        }
         DrillCommand::Run(args) => run::main(place, &run::Wanted::of_run(args)),
         DrillCommand::All(args) => run::main(place, &run::Wanted::of_all(args)),
         DrillCommand::Faults(args) => faults::main(place, &args),
@@ -50,6 +53,10 @@ fn list() -> anyhow::Result<bool> {
             scenario.classes.join(", ")
         )?;
     }
+    writeln!(
+        out,
+        "replayer has the rule of reconciler: what is seen of the one is true of the other"
+    )?;
     Ok(true)
 }
 
@@ -61,7 +68,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("cannot start the runtime")
 }
 
-/// Faults by the hundred are for stores that nobody else has.
+/// Some drills are for stores that nobody else has.
 fn throw_away(place: &Place, verb: &str) -> anyhow::Result<()> {
     match place.store.as_deref().filter(|url| !url.is_empty()) {
         None => Ok(()),

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{BufReader, Write};
 
 use anyhow::{Context, bail};
-use leasehold_drill::history::read;
+use leasehold_drill::history::{Entry, read};
 use leasehold_drill::report::{details, document, page};
-use leasehold_drill::scenario::Verdict;
+use leasehold_drill::scenario::{self, Verdict};
 
 use super::args::{Output, ReportArgs};
+use crate::say::say;
 
 /// Judges a history anew: whoever doubts a verdict needs the file only.
 pub(crate) fn main(args: &ReportArgs) -> anyhow::Result<bool> {
@@ -18,6 +19,12 @@ pub(crate) fn main(args: &ReportArgs) -> anyhow::Result<bool> {
     if history.records.is_empty() {
         bail!("{shown} is not a history: it has no record that can be read");
     }
+    let named = args.history.file_name().and_then(|name| name.to_str());
+    let control = named.is_some_and(|name| name.starts_with("unfenced-control"))
+        || history
+            .records
+            .iter()
+            .any(|record| matches!(&record.what, Entry::Fault { fault, .. } if fault == scenario::CONTROL));
     let verdicts = [Verdict::of_history(history)];
     if let Some(path) = &args.html {
         std::fs::write(path, page(&verdicts, &[]))
@@ -34,6 +41,12 @@ pub(crate) fn main(args: &ReportArgs) -> anyhow::Result<bool> {
                 write!(out, "{}", details(verdict))?;
             }
         }
+    }
+    if control {
+        say(
+            "this is the history of a control run, whose workers neither look nor send a fence: a checker that found nothing \
+             in it would be blind",
+        );
     }
     Ok(verdicts.iter().all(|verdict| verdict.judgement.clean()))
 }

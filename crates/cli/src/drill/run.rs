@@ -1,5 +1,6 @@
 //! `leasehold drill run` and `leasehold drill all`.
 
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -57,6 +58,11 @@ pub(crate) fn main(place: &Place, args: &Wanted) -> anyhow::Result<bool> {
     if let Some(folder) = &args.history {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
+    for path in [&args.html, &args.json].into_iter().flatten() {
+        // What cannot be written is known before anything is broken.
+        let opened = OpenOptions::new().create(true).append(true).open(path);
+        opened.with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let runtime = runtime()?;
     let program = Program::this()?;
     let url = place.store.as_deref().filter(|url| !url.is_empty());
@@ -90,13 +96,18 @@ pub(crate) fn main(place: &Place, args: &Wanted) -> anyhow::Result<bool> {
             "what the drills have left could not be removed: {error}"
         ));
     }
-    tell(&verdicts, &failed, args)?;
+    let told = tell(&verdicts, &failed, args);
     if verdicts
         .iter()
         .any(|verdict| verdict.outcome == Outcome::Violation)
     {
+        // A broken promise is more than a report that could not be written.
+        if let Err(error) = told {
+            say(&format!("{error:#}"));
+        }
         return Ok(false);
     }
+    told?;
     if let Some((first, why)) = failed.first() {
         bail!(
             "{} of the drills could not be run; the first is {first}: {why}",
@@ -139,11 +150,11 @@ async fn run(
                         )),
                     }
                     if let Some(folder) = args.history.as_ref().filter(|_| verdict.skipped.is_none()) {
-                        keep(
-                            folder,
-                            &format!("{}-{}", verdict.drill, verdict.store),
-                            &verdict.history,
-                        )?;
+                        let name = format!("{}-{}", verdict.drill, verdict.store);
+                        if let Err(error) = keep(folder, &name, &verdict.history) {
+                            say(&format!("[{number}/{all}] {error:#}"));
+                            failed.push((name, format!("{error:#}")));
+                        }
                     }
                     verdicts.push(verdict);
                 }
@@ -175,9 +186,11 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Scenario>> {
 }
 
 fn tell(verdicts: &[Verdict], failed: &[(String, String)], args: &Wanted) -> anyhow::Result<()> {
-    let write = |path: &PathBuf, text: String| {
+    print(verdicts, failed, args)?;
+    let write = |path: &PathBuf, text: String| -> anyhow::Result<()> {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
         say(&format!("written: {}", path.display()));
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        Ok(())
     };
     if let Some(path) = &args.html {
         write(path, page(verdicts, failed))?;
@@ -185,6 +198,10 @@ fn tell(verdicts: &[Verdict], failed: &[(String, String)], args: &Wanted) -> any
     if let Some(path) = &args.json {
         write(path, serde_json::to_string_pretty(&document(verdicts, failed))?)?;
     }
+    Ok(())
+}
+
+fn print(verdicts: &[Verdict], failed: &[(String, String)], args: &Wanted) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Json => {

@@ -198,12 +198,58 @@ fn sizes_are_checked_before_anything_is_started() {
     assert_eq!(code, 2, "{err}");
     let (code, _, err) = ran(&["drill", "soak", "--every", "10ms"]);
     assert_eq!(code, 2, "{err}");
-    // Somebody's store is not for faults by the hundred.
-    for verb in ["faults", "soak"] {
+    // Somebody's store is not for faults by the hundred, nor for replicas.
+    for verb in ["faults", "soak", "plane"] {
         let (code, _, err) = ran(&["--store", "redis://127.0.0.1:1", "drill", verb]);
         assert_eq!(code, 2, "{err}");
         assert!(err.contains("throw-away"), "{err}");
     }
+}
+
+/// A report that cannot be written is known before anything is broken, and takes no verdict away.
+#[test]
+fn where_a_report_goes_is_checked_before_anything_is_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let html = folder.path().join("missing").join("drills.html");
+    let html = html.display().to_string();
+    let (code, out, err) = ran(&[
+        "drill",
+        "run",
+        "rolling-restart",
+        "--on",
+        "sqlite",
+        "--html",
+        &html,
+    ]);
+    assert_eq!(code, 2, "{out}{err}");
+    assert!(err.contains("cannot write") && err.contains("missing"), "{err}");
+    assert!(
+        !err.contains("[1/1]") && out.is_empty(),
+        "no drill was begun: {err}{out}"
+    );
+}
+
+/// What a control run must show is no surprise to whoever reads its history.
+#[test]
+fn a_control_runs_history_says_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |place: u32, fence: u32| {
+        format!(
+            r#"{{"at":{place},"who":"target","what":"applied","place":{place},"name":"job:1","writer":"w{place}","write":1,"fence":"{fence}"}}"#
+        )
+    };
+    let told = |name: &str, first: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("{first}{}\n{}\n", row(1, 8), row(2, 7))).unwrap();
+        let (code, _, err) = ran(&["drill", "report", &path.display().to_string()]);
+        assert_eq!(code, 1, "{err}");
+        err.contains("control run")
+    };
+    assert!(told("unfenced-control-sqlite.jsonl", ""), "by its name");
+    let mark = leasehold_drill::scenario::CONTROL;
+    let fault = format!(r#"{{"at":1,"who":"director","what":"fault","fault":"{mark}"}}"#);
+    assert!(told("renamed.jsonl", &format!("{fault}\n")), "by what it says");
+    assert!(!told("other.jsonl", ""));
 }
 
 #[test]

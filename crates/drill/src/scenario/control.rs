@@ -8,7 +8,11 @@ use super::scene::Scene;
 use crate::fleet::Error;
 use crate::history::{Entry, Wrote};
 
+/// What a control run's history says of itself.
+pub const CONTROL: &str = "a control run: its workers neither look nor send a fence";
+
 pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
+    scene.fault(CONTROL);
     let sleeper = scene
         .orders("sleeper", "scheduler", "job:1")
         .steps(5, 300)

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use crate::fleet::{Error, Given, Program, StoreKind};
 
+pub use control::CONTROL;
 pub use measure::{Measures, measure};
 pub use options::Options;
 pub use verdict::{Outcome, Promise, Verdict};
