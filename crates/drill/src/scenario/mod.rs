@@ -290,10 +290,7 @@ async fn once(
     let mut scene = Scene::open(store, given, program, scenario, options).await?;
     let mut draft = Draft::default();
     let played = play(scenario.name, &mut scene, &mut draft).await;
-    match played {
-        Ok(()) => scene.close(scenario, draft).await,
-        Err(error) => scene.break_off(scenario, draft, error).await,
-    }
+    scene.close(scenario, draft, played).await
 }
 
 async fn play(name: &str, scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {

@@ -142,10 +142,42 @@ impl Scene {
         found.ok_or_else(|| Error::Waited(format!("for {who} to work")))
     }
 
-    /// The crew ends, leases run out, the ledger is read, and the history is judged.
-    pub(super) async fn close(mut self, scenario: &Scenario, mut draft: Draft) -> Result<Verdict, Error> {
+    /// The crew ends, leases run out, the ledger is read, and the history is judged. A drill that was broken off by an error is
+    /// judged too: what it shows to be broken is broken.
+    pub(super) async fn close(
+        mut self,
+        scenario: &Scenario,
+        mut draft: Draft,
+        played: Result<(), Error>,
+    ) -> Result<Verdict, Error> {
+        let closed = match played {
+            Ok(()) => self.end(&mut draft).await,
+            Err(error) => {
+                let mut failed = self.wind_up(TTL + SLACK).await;
+                // Somebody may still have been stopped, and others wait for it: only who ended by itself is told of.
+                failed.retain(|(_, how)| *how != Ended::Late);
+                ended(&mut draft, &failed);
+                Err(error)
+            }
+        };
+        let (took, kind) = (BootClock.now().since(self.started), self.stage.kind());
+        let verdict = Verdict::reach(scenario, kind, took, draft, self.tape.history());
+        self.stage.close().await;
+        let stood_still = self.pulse.take();
+        if let Err(error) = closed {
+            return verdict.broken_off(stood_still, error);
+        }
+        if stood_still > Pulse::LATE && verdict.only_late() {
+            let why = verdict.broken().join("; ");
+            return Err(Error::Busy { stood_still, why });
+        }
+        Ok(verdict)
+    }
+
+    /// Everybody ends in order, and what is left is read.
+    async fn end(&mut self, draft: &mut Draft) -> Result<(), Error> {
         self.stage.heal().await?;
-        ended(&mut draft, &self.crew.end().await);
+        ended(draft, &self.crew.end().await);
         self.quiet(TTL + SLACK).await?;
         if let Some(mortal) = self.stage.mortal_counters().await? {
             draft.always(
@@ -154,32 +186,7 @@ impl Scene {
                 format!("{mortal} with a time to live"),
             );
         }
-        let (took, kind) = (BootClock.now().since(self.started), self.stage.kind());
-        let verdict = Verdict::reach(scenario, kind, took, draft, self.tape.history());
-        self.stage.close().await;
-        let stood_still = self.pulse.take();
-        if stood_still > Pulse::LATE && verdict.only_late() {
-            let why = verdict.broken().join("; ");
-            return Err(Error::Busy { stood_still, why });
-        }
-        Ok(verdict)
-    }
-
-    /// A drill that was broken off by an error is judged too: what it shows to be broken is broken.
-    pub(super) async fn break_off(
-        mut self,
-        scenario: &Scenario,
-        mut draft: Draft,
-        error: Error,
-    ) -> Result<Verdict, Error> {
-        // Only who ended by itself is told of: somebody may still have been stopped, and others wait for it.
-        let mut failed = self.wind_up(TTL + SLACK).await;
-        failed.retain(|(_, how)| *how != Ended::Late);
-        ended(&mut draft, &failed);
-        let (took, kind) = (BootClock.now().since(self.started), self.stage.kind());
-        let verdict = Verdict::reach(scenario, kind, took, draft, self.tape.history());
-        self.stage.close().await;
-        verdict.broken_off(self.pulse.take(), error)
+        Ok(())
     }
 
     /// After an error: everybody ends, and what is left is read as far as it can be. Answers who did not end in order.
