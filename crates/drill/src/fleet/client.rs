@@ -201,8 +201,10 @@ impl Client {
         let first = hold.unfenced().ok().flatten().filter(|_| self.orders.reckless);
         let mut step = 0;
         while step < self.orders.steps {
-            // The next write of an endless task is its last as soon as it is told to end.
-            step += u32::from(!self.orders.endless || self.ending.is_cancelled());
+            // The next write of an endless task is its last as soon as it is told to end. So it is without a lease: what goes on
+            // with a local lock would never ask for one.
+            let alone = hold.exclusivity() == Exclusivity::LocalOnly;
+            step += u32::from(!self.orders.endless || self.ending.is_cancelled() || alone);
             let fence = self.look(attempt, hold).or(first);
             if let Some(fence) = fence {
                 let ends = (step == self.orders.steps).then_some(task);

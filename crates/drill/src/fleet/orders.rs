@@ -32,7 +32,7 @@ pub struct Orders {
     /// After so many holds a client only waits for its end; 0 is no limit.
     #[serde(default)]
     pub turns: u32,
-    /// Works on until it is told to end, however many writes that takes.
+    /// Works on under its lease until it is told to end, however many writes that takes.
     #[serde(default)]
     pub endless: bool,
     /// Neither looks before it writes nor sends a fence: the control run's way to work.
