@@ -229,6 +229,15 @@ fn where_a_report_goes_is_checked_before_anything_is_started() {
     );
 }
 
+/// Where nothing was hit, nothing was taken over: that is no promise kept.
+#[test]
+fn takeovers_that_nobody_saw_are_not_called_in_time() {
+    let (code, out, err) = ran(&["drill", "plane", "--jobs", "2", "--runs", "0", "--faults", "none"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("not seen takeovers"), "{out}");
+    assert!(!out.contains("kept     takeovers"), "{out}");
+}
+
 /// What a control run must show is no surprise to whoever reads its history.
 #[test]
 fn a_control_runs_history_says_what_it_is() {
