@@ -16,6 +16,12 @@ use crate::scenario::scene::Scene;
 /// How long a toxic may take to hit somebody.
 const HIT: Duration = Duration::from_secs(5);
 
+/// Nothing passes, in either direction.
+const BLACK_HOLE: [&str; 2] = [
+    "timeout timeout=0 stream=upstream",
+    "timeout timeout=0 stream=downstream",
+];
+
 /// Does it, for as long as the seed says, and undoes it.
 pub(super) async fn strike(
     fault: Fault,
@@ -90,9 +96,9 @@ async fn strike_at(
         }
         F::Reset => toxic(scene, "reset_peer timeout=0", "reset_peer", random).await,
         F::BlackHole => {
-            // What is held back upstream never arrives while it lasts, so no answer to it does either.
-            scene.stage.toxic("timeout timeout=0 stream=upstream")?;
-            toxic(scene, "timeout timeout=0", "timeout", random).await
+            let [requests, answers] = BLACK_HOLE;
+            scene.stage.toxic(requests)?;
+            toxic(scene, answers, "timeout", random).await
         }
         F::LateRequests => toxic(scene, "timeout timeout=0 stream=upstream", "timeout", random).await,
         F::LostReplies => {
@@ -220,5 +226,22 @@ async fn file(fault: Fault, scene: &Scene, random: &SeededRandom) -> Result<(), 
         Ok(Ok(()) | Err(rusqlite::Error::SqliteFailure(_, _))) => Ok(()),
         Ok(Err(error)) => Err(Error::Store(error.to_string())),
         Err(error) => Err(Error::Store(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::{Stream, Toxic};
+
+    #[test]
+    fn a_black_hole_has_no_way_through() {
+        let toxics = BLACK_HOLE.map(|words| words.parse::<Toxic>().unwrap());
+        for stream in [Stream::Upstream, Stream::Downstream] {
+            let there = toxics
+                .iter()
+                .any(|toxic| toxic.to_string().contains(stream.word()));
+            assert!(there, "{stream:?}");
+        }
     }
 }
