@@ -90,14 +90,18 @@ pub async fn many(
     sums.into_inner()
 }
 
+/// The next try may do better. Not so where the director cannot use the store after the fault: that is no matter of luck.
+fn luck(error: &Error) -> bool {
+    matches!(error, Error::Busy { .. } | Error::Waited(_) | Error::Fault(_))
+}
+
 /// What a busy machine has spoilt is tried again. Where only time was broken and nobody felt why, the same drill must break
 /// it twice in a row; what was seen the first time is told in any case.
 async fn patiently(seed: u64, on: Option<StoreKind>, program: &Program) -> Result<Micro, Error> {
     let (mut tries, mut late) = (1, Vec::new());
     loop {
         match micro(seed, on, program).await {
-            // A store that its director cannot use after the fault is no matter of luck: that is not tried again.
-            Err(Error::Busy { .. } | Error::Waited(_) | Error::Fault(_)) if tries < TRIES => tries += 1,
+            Err(error) if tries < TRIES && luck(&error) => tries += 1,
             Ok(ran) if late.is_empty() && only_late(&ran.broken) => late = ran.broken,
             Ok(mut ran) => {
                 ran.late = late;
@@ -105,5 +109,17 @@ async fn patiently(seed: u64, on: Option<StoreKind>, program: &Program) -> Resul
             }
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_cannot_be_used_afterwards_is_told_at_once() {
+        assert!(luck(&Error::Waited("for somebody to work".into())));
+        assert!(luck(&Error::Fault("the server: refused".into())));
+        assert!(!luck(&Error::Store("database disk image is malformed".into())));
     }
 }

@@ -332,7 +332,8 @@ mod tests {
             answer: Answer::Unavailable,
             fence: None,
         };
-        let judges: [(&str, &dyn Fn(&mut Draft)); 6] = [
+        type Judge<'a> = (&'a str, &'a dyn Fn(&mut Draft));
+        let judges: [Judge<'_>; 6] = [
             ("a replica's refusal", &|draft| {
                 failover::no_contention(Some(Answer::Busy), draft)
             }),
