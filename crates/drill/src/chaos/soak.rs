@@ -19,6 +19,7 @@ use super::strike::strike;
 use super::{POLICIES, TTL};
 use crate::fleet::{Error, Ledger, Program, Skew, Stage, StoreKind};
 use crate::history::{Entry, History};
+use crate::oracle::granted;
 use crate::scenario::scene::Scene;
 use crate::scenario::{Measures, Options, SLACK};
 
@@ -280,8 +281,7 @@ fn grows(history: &History, greatest: &mut BTreeMap<String, Fence>, broken: &mut
         let Entry::Event(seen) = &record.what else {
             continue;
         };
-        if let ("acquired", Some(name), Some(fence)) = (seen.event.as_str(), seen.name.as_deref(), seen.fence)
-        {
+        if let (Some(name), Some(fence)) = (seen.name.as_deref(), granted(seen)) {
             let (least, most) = new.entry(name).or_insert((fence, fence));
             (*least, *most) = ((*least).min(fence), (*most).max(fence));
         }
@@ -303,15 +303,19 @@ mod tests {
     use crate::history::{Record, Transition};
 
     fn granted(fence: u64) -> History {
+        told("acquired", None, fence)
+    }
+
+    fn told(event: &str, detail: Option<&str>, fence: u64) -> History {
         let what = Entry::Event(Transition {
             seq: 0,
             hold: 1,
-            event: "acquired".into(),
+            event: event.into(),
             name: Some("job:1".into()),
             class: "scheduler".into(),
             fence: Fence::new(fence),
             span: None,
-            detail: None,
+            detail: detail.map(Into::into),
         });
         History {
             records: vec![Record {
@@ -382,5 +386,13 @@ mod tests {
         assert_eq!(broken.len(), 1, "issued twice: {broken:?}");
         grows(&granted(4), &mut greatest, &mut broken);
         assert_eq!(broken.len(), 2, "went back: {broken:?}");
+        grows(&told("renewed", None, 4), &mut greatest, &mut broken);
+        grows(&told("proven_again", None, 4), &mut greatest, &mut broken);
+        assert_eq!(broken.len(), 2, "nothing was granted: {broken:?}");
+        grows(&told("healed", None, 4), &mut greatest, &mut broken);
+        assert_eq!(broken.len(), 3, "went back as it healed: {broken:?}");
+        let retaken = told("proven_again", Some("retaken"), 4);
+        grows(&retaken, &mut greatest, &mut broken);
+        assert_eq!(broken.len(), 4, "went back as it was taken again: {broken:?}");
     }
 }

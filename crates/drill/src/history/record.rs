@@ -221,6 +221,13 @@ pub enum Entry {
     },
     /// The store has lost leases that it had granted: what was granted before is nobody's promise any more.
     Forgot,
+    /// An operator takes this one lease away. Its holder learns of it with its next renewal: until then two may believe.
+    Broke {
+        /// Of which lock.
+        name: String,
+        /// Its fence: no other lease can be meant.
+        fence: Fence,
+    },
     /// The director ended a client, or paused it or let it go on.
     Signal {
         /// Which client.

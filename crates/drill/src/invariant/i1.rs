@@ -5,9 +5,10 @@
 //! holder is that of its lease: the store kept it until later than that. In a class that continues, work may go on for longer;
 //! what counts is how long it believed to be alone.
 //!
-//! A store that forgets breaks this and no client can prevent it: claims that reach over a loss end there.
+//! A store that forgets breaks this and no client can prevent it: claims on what was granted before a loss end there. So do
+//! those on a lease that an operator took away; no others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::invariant::ms;
 use crate::oracle::{Attempt, Case, Finding};
@@ -76,13 +77,19 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
 
 fn spans<'a>(case: &Case<'_>, attempt: &Attempt<'a>) -> Vec<Span<'a>> {
     let over = attempt.over().unwrap_or(u64::MAX);
+    let granted: HashMap<_, _> = attempt.granted.iter().copied().collect();
     let mut spans = Vec::new();
-    case.looked(attempt.claims.len());
+    case.looked(attempt.claims.len() + granted.len());
     for claim in &attempt.claims {
         let Some(until) = claim.proven_until else { continue };
-        let first = case.forgot.partition_point(|at| *at < attempt.sent);
-        let forgot = case.forgot.get(first).copied().unwrap_or(u64::MAX);
-        let to = until.min(over).min(forgot);
+        // A lease that was taken again after a loss is not the one that was lost.
+        let since = claim.fence.and_then(|fence| granted.get(&fence));
+        let forgot = case.forgot_after(since.copied().unwrap_or(attempt.sent));
+        let broke = claim
+            .fence
+            .and_then(|fence| case.broke.get(&(attempt.name, fence)));
+        let lost = forgot.unwrap_or(u64::MAX).min(broke.copied().unwrap_or(u64::MAX));
+        let to = until.min(over).min(lost);
         if to > claim.at {
             spans.push(Span {
                 from: claim.at,

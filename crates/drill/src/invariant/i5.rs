@@ -5,11 +5,8 @@
 //! a request that was sent before and confirmed: a renewal counts from when it was sent, a grant at the latest from when
 //! its event came (how long of an acquire was waiting, a history does not tell).
 
-use crate::invariant::ms;
+use crate::invariant::{TOLD, ms};
 use crate::oracle::{Attempt, Case, Finding};
-
-/// By how much later than it happened a renewal may be told: another thread may work on its strength before that.
-const TOLD: u64 = 20_000_000;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -84,7 +81,10 @@ fn confirmed(attempt: &Attempt<'_>) -> Vec<(u64, u64)> {
                 Some((sent, sent))
             }
             "acquired" => Some((attempt.sent, *at)),
-            "healed" | "proven_again" => Some((attempt.sent, *at)),
+            // Nobody could work on its strength before. What is proven again without being granted was renewed, which is
+            // told beside it.
+            "healed" => Some((*at, *at)),
+            "proven_again" if event.detail.as_deref() == Some("retaken") => Some((*at, *at)),
             _ => None,
         })
         .collect();

@@ -2,6 +2,7 @@
 //! exactly once.
 
 use crate::history::Answer;
+use crate::invariant::TOLD;
 use crate::oracle::{Attempt, Case, Finding};
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -44,7 +45,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 let healed = attempt.first("healed");
                 let early = attempt.claims.iter().find(|claim| {
                     claim.proven_until.is_some()
-                        && healed.is_none_or(|healed| claim.at + 1_000_000_000 < healed)
+                        && healed.is_none_or(|healed| claim.at.saturating_add(TOLD) < healed)
                 });
                 if let Some(early) = early {
                     broken(early.at, "took its local lock for a distributed one");

@@ -25,6 +25,9 @@ pub(crate) use i10::COUNTERS;
 
 use crate::oracle::{Case, Finding};
 
+/// By how much later than it happened a renewal or a grant may be told: another thread may work on its strength before that.
+const TOLD: u64 = 20_000_000;
+
 /// Looks at a case.
 pub type Check = fn(&Case<'_>) -> Vec<Finding>;
 

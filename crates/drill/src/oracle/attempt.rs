@@ -82,6 +82,8 @@ pub struct Attempt<'a> {
     pub reported: Option<Ending>,
     /// The events of its hold, in order.
     pub events: Vec<(u64, &'a Transition)>,
+    /// Every fence that it was granted, and before when that was not.
+    pub granted: Vec<(Fence, u64)>,
 }
 
 impl Attempt<'_> {

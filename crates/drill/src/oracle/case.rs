@@ -28,6 +28,8 @@ pub struct Case<'a> {
     pub leases: Vec<(u64, &'a str, &'a str, Option<Fence>)>,
     /// When the store forgot, in order.
     pub forgot: Vec<u64>,
+    /// When an operator took the lease of this name with this fence away, at the first time.
+    pub broke: HashMap<(&'a str, Fence), u64>,
     /// When a fault struck, in order.
     pub faults: Vec<u64>,
     /// Every fault is over.
@@ -126,11 +128,11 @@ impl<'a> Case<'a> {
         self.looks.set(self.looks.get().saturating_add(things));
     }
 
-    /// The store forgot between these moments.
+    /// When the store forgot for the first time from then on.
     #[must_use]
-    pub fn forgot_between(&self, from: u64, to: u64) -> bool {
+    pub fn forgot_after(&self, from: u64) -> Option<u64> {
         let first = self.forgot.partition_point(|at| *at < from);
-        self.forgot.get(first).is_some_and(|at| *at <= to)
+        self.forgot.get(first).copied()
     }
 
     /// Every acquire of everyone.
@@ -174,6 +176,7 @@ impl<'a> Case<'a> {
                     returned: None,
                     reported: None,
                     events: Vec::new(),
+                    granted: Vec::new(),
                 });
             }
             Entry::Answered {
@@ -261,6 +264,9 @@ impl<'a> Case<'a> {
             Entry::Lease { name, holder, fence } => self.leases.push((at, name, holder, *fence)),
             Entry::Quiet => self.quiet = Some(at),
             Entry::Forgot => self.forgot.push(at),
+            Entry::Broke { name, fence } => {
+                self.broke.entry((name, *fence)).or_insert(at);
+            }
             Entry::Calm => self.calm = Some(at),
             Entry::Remains { kind, count } => self.remains.push((at, who, kind, *count)),
             Entry::Signal { client, signal } => match signal.as_str() {
@@ -304,6 +310,7 @@ impl<'a> Case<'a> {
                 }
             }
             let mut owner: HashMap<u64, usize> = HashMap::new();
+            let mut unproven: HashMap<u64, u64> = HashMap::new();
             self.looks
                 .set(self.looks.get() + u64::try_from(events.len()).unwrap_or(0));
             for (at, event) in events {
@@ -329,13 +336,23 @@ impl<'a> Case<'a> {
                     continue;
                 };
                 attempt.events.push((*at, event));
+                if event.event == "unproven" {
+                    unproven.insert(event.hold, *at);
+                }
                 if let Some(fence) = super::event::granted(event) {
+                    // A lease is taken again only after the last one was in doubt; what heals may have been granted to the
+                    // acquire itself.
+                    let again = unproven
+                        .get(&event.hold)
+                        .filter(|_| event.event == "proven_again");
+                    let sent = again.copied().unwrap_or(attempt.sent);
+                    attempt.granted.push((fence, sent));
                     self.grants.push(Grant {
                         name: attempt.name,
                         who,
                         attempt: attempt.number,
                         fence,
-                        sent: attempt.sent,
+                        sent,
                         at: *at,
                     });
                 }

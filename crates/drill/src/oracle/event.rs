@@ -13,7 +13,7 @@ pub(super) fn begins(event: &str) -> bool {
 }
 
 /// The fence that this event says was granted.
-pub(super) fn granted(event: &Transition) -> Option<Fence> {
+pub(crate) fn granted(event: &Transition) -> Option<Fence> {
     match event.event.as_str() {
         "acquired" | "healed" => event.fence,
         "proven_again" if event.detail.as_deref() == Some("retaken") => event.fence,

@@ -13,6 +13,8 @@ mod event;
 
 pub use attempt::{Attempt, Claim, Ending, Grant, Terms, Write};
 pub use case::Case;
+#[cfg(feature = "drills")]
+pub(crate) use event::granted;
 
 use crate::history::History;
 use crate::invariant;

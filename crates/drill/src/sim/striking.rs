@@ -298,6 +298,10 @@ impl Director {
         let Some((name, fence)) = lease.and_then(|lease| Some((lease.name, lease.fence?))) else {
             return;
         };
+        let broke = Entry::Broke {
+            name: name.to_string(),
+            fence,
+        };
         let Some(process) = self.processes.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
@@ -307,7 +311,6 @@ impl Director {
         process.spawn(async move {
             let _ = locks.break_lease(&name, fence, "operator: simulated").await;
         });
-        // The broken holder learns of it with its next renewal: until then two may believe.
-        self.note(Entry::Forgot);
+        self.note(broke);
     }
 }

@@ -2,5 +2,7 @@
 
 mod big;
 mod broken;
+mod excuses;
+mod retaken;
 mod script;
 mod sound;
