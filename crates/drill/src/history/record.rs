@@ -228,6 +228,12 @@ pub enum Entry {
         /// Its fence: no other lease can be meant.
         fence: Fence,
     },
+    /// By how much later than it happens something may be noticed and written down here: nothing where time is simulated.
+    /// A history that does not say allows a second, as real machines need it.
+    Slack {
+        /// So much.
+        late: u64,
+    },
     /// The director ended a client, or paused it or let it go on.
     Signal {
         /// Which client.

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::history::Transition;
 use crate::oracle::{Case, Finding};
 
+/// Of what a client told so short a time before it was killed, something may be lost.
+const LAST: u64 = 1_000_000_000;
+
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (who, events) in &case.events {
@@ -28,7 +31,12 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             let name = event.name.as_deref();
             if event.seq < next {
                 broken(*at, name, format!("event {} was told twice", event.seq));
-            } else if event.seq > next && !case.killed.contains(who) {
+            } else if event.seq > next
+                && case
+                    .killed
+                    .get(who)
+                    .is_none_or(|kill| *kill > at.saturating_add(LAST))
+            {
                 broken(
                     *at,
                     name,

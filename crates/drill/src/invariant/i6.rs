@@ -1,17 +1,20 @@
 //! I6: an acquire that did not end in a hold leaves no lease behind once its undo was possible, and none past its TTL.
 //!
 //! Leases are what the director saw in the store. When everything has ended and every TTL is over, there must be none.
-//! Before that, a lease with a fence that nobody was told must belong to an acquire that is under way, unanswered, or
-//! was answered less than a TTL ago. After the calm every undo has been possible, so only the unanswered count.
+//! Before that, a lease with a fence that nobody was told must belong to an acquire or a hold that is not over (a hold may be
+//! getting its lease back), or was less than a TTL ago. After the calm every undo has been possible: there only those count
+//! that are not over.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::history::Answer;
 use crate::invariant::ms;
-use crate::oracle::{Case, Finding};
+use crate::oracle::{Attempt, Case, Finding};
 
 /// Clocks and the store's own rounding.
 const MARGIN: u64 = 100_000_000;
+/// How long an ask may be on its way: stores keep tombstones for as long.
+const LATE: u64 = 60_000_000_000;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let known: HashSet<_> = case
@@ -49,10 +52,10 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         let last = before.checked_sub(1).and_then(|last| mine.get(last));
         let calm = case.calm.is_some_and(|calm| calm <= *at);
         if last.is_none_or(|last| !last.covers(*at, calm)) {
-            let answered = last.map_or(0, |last| last.answered);
+            let ended = last.map_or(0, |last| last.ended);
             broken(format!(
-                "a lease of {holder} belongs to an acquire that ended without a hold, {} ago or longer",
-                ms(at.saturating_sub(answered))
+                "a lease of {holder} with a fence that nobody was told: its last acquire was over {} ago or longer",
+                ms(at.saturating_sub(ended))
             ));
         }
     }
@@ -63,20 +66,17 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
 struct Excuse {
     /// When that one was sent.
     sent: u64,
-    /// One of them excuses every lease: it may have been granted at any time, or nobody is there to undo it.
-    always: bool,
-    /// The store forgot then at the first time, and with it that an acquire was undone: what comes after is excused.
-    forgot: u64,
     /// Until when one of them excuses a lease that nobody has undone yet.
     until: u64,
-    /// The latest answer so far.
-    answered: u64,
+    /// The same in the calm, where every undo has been possible.
+    until_calm: u64,
+    /// The latest end so far.
+    ended: u64,
 }
 
 impl Excuse {
-    /// Whether a lease that was seen then is excused. In the calm, every undo has been possible.
     fn covers(&self, at: u64, calm: bool) -> bool {
-        self.always || at >= self.forgot || (!calm && at <= self.until)
+        at <= if calm { self.until_calm } else { self.until }
     }
 }
 
@@ -84,33 +84,38 @@ impl Excuse {
 fn excuses<'a>(case: &Case<'a>) -> HashMap<(&'a str, &'a str), Vec<Excuse>> {
     let mut all: HashMap<_, Vec<Excuse>> = HashMap::new();
     for attempt in case.all() {
-        case.looked(1);
-        let forgot = case.forgot.partition_point(|at| *at < attempt.sent);
-        let forgot = case.forgot.get(forgot).copied().unwrap_or(u64::MAX);
-        let (answered, always, until) = match attempt.answered {
-            // Its own event may be on its way; an acquire without an answer may have been granted at any time.
-            None => (0, true, 0),
-            Some((at, Answer::Held | Answer::LocalOnly, _)) => (at, true, 0),
-            // Only its time to live bounds what nobody can undo.
-            Some((at, Answer::Unknown, _)) => (at, true, 0),
-            Some((at, ..)) => {
-                let ttl = case.terms(attempt).map_or(u64::MAX, |terms| terms.ttl);
-                let until = at.saturating_add(ttl).saturating_add(MARGIN);
-                (at, forgot <= at, until)
-            }
-        };
-        // Nobody can undo for a client that was killed.
-        let always = always || case.killed.contains(attempt.who);
+        case.looked(1 + attempt.events.len());
+        let killed = case.killed.get(attempt.who).copied();
+        let hold = matches!(attempt.answered, Some((_, Answer::Held | Answer::LocalOnly, _)));
+        let ended = attempt.ended().or(killed.filter(|_| hold));
+        let ttl = case.terms(attempt).map_or(u64::MAX, |terms| terms.ttl);
+        // Without an end it may be granted at any time, and so may a hold that gets its lease back.
+        let (until, until_calm) = ended.map_or((u64::MAX, u64::MAX), |ended| {
+            let late = ended.saturating_add(LATE);
+            // Nobody undoes for a client that was killed, or that just went; and a store that forgot has forgotten what was
+            // undone. An ask on its way is then granted all the same.
+            let forgot = case.forgot_after(attempt.sent).is_some_and(|at| at <= late);
+            let granted_late = killed.is_some() || forgot || (hold && !given_back(attempt));
+            let granted = if granted_late { late } else { ended };
+            let until = granted.saturating_add(ttl).saturating_add(MARGIN);
+            (until, if granted_late { until } else { ended })
+        });
         let mine = all.entry((attempt.who, attempt.name)).or_default();
         let so_far = mine.last();
         let excuse = Excuse {
             sent: attempt.sent,
-            always: always || so_far.is_some_and(|last| last.always),
-            forgot: forgot.min(so_far.map_or(u64::MAX, |last| last.forgot)),
             until: until.max(so_far.map_or(0, |last| last.until)),
-            answered: answered.max(so_far.map_or(0, |last| last.answered)),
+            until_calm: until_calm.max(so_far.map_or(0, |last| last.until_calm)),
+            ended: ended.unwrap_or(0).max(so_far.map_or(0, |last| last.ended)),
         };
         mine.push(excuse);
     }
     all
+}
+
+/// The store was told that the hold is over. Of one that was abandoned or kept it is not: its lease is left alone.
+fn given_back(attempt: &Attempt<'_>) -> bool {
+    let ends = ["released", "already_lost", "debt"];
+    let mut told = attempt.events.iter().rev();
+    told.any(|(_, event)| ends.contains(&event.event.as_str()))
 }

@@ -1,14 +1,12 @@
 //! L4: a holder learns of its loss by its deadline, even if the store is silent.
 //!
 //! The latest deadline that a hold can have is known from its last claim and its last confirmed request. By then it has
-//! been given back or abandoned, unless the process was killed or stood still.
+//! been given back or abandoned, unless the process was killed before or stood still. How late that may be seen, the history
+//! says: not at all where time is simulated.
 
 use crate::history::Answer;
 use crate::invariant::ms;
 use crate::oracle::{Attempt, Case, Finding};
-
-/// Real processes are scheduled late, and write their lines later still.
-const SLACK: u64 = 1_000_000_000;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -21,11 +19,11 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         let Some(last) = latest(attempt, terms.usable).filter(|_| held) else {
             continue;
         };
-        if case.killed.contains(attempt.who) {
+        let by = case.paused_at(attempt.who, last).unwrap_or(last);
+        let by = by.saturating_add(case.slack);
+        if case.killed.get(attempt.who).is_some_and(|kill| *kill <= by) {
             continue;
         }
-        let by = case.paused_at(attempt.who, last).unwrap_or(last);
-        let by = by.saturating_add(SLACK);
         // A client of which nothing more is heard may have learnt of it or not: nobody knows.
         let heard = case.heard.get(attempt.who).copied().unwrap_or(0);
         let learnt = ended(attempt).unwrap_or(heard);
@@ -59,11 +57,12 @@ fn ended(attempt: &Attempt<'_>) -> Option<u64> {
 fn latest(attempt: &Attempt<'_>, usable: u64) -> Option<u64> {
     let claimed = attempt.claims.iter().map(|claim| claim.until);
     let confirmed = attempt.events.iter().filter_map(|(at, event)| {
-        let counts = matches!(
-            event.event.as_str(),
-            "acquired" | "renewed" | "healed" | "proven_again"
-        );
-        counts.then(|| at.saturating_add(usable))
+        let sent = match event.event.as_str() {
+            "renewed" => at.saturating_sub(event.span.unwrap_or(0)),
+            "acquired" | "healed" | "proven_again" => *at,
+            _ => return None,
+        };
+        Some(sent.saturating_add(usable))
     });
     claimed.chain(confirmed).max()
 }

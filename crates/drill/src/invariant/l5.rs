@@ -14,7 +14,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         let (at, why) = match attempt.answered {
             Some((_, Answer::Held, _)) => continue,
             Some((at, answer, _)) if attempt.sent >= calm => (at, format!("was answered {answer:?}")),
-            None if !case.killed.contains(attempt.who) => (case.end, "was never answered".to_owned()),
+            None if !case.killed.contains_key(attempt.who) => (case.end, "was never answered".to_owned()),
             _ => continue,
         };
         found.push(Finding {

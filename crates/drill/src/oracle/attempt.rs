@@ -104,6 +104,17 @@ impl Attempt<'_> {
             .flatten()
             .min()
     }
+
+    /// From when on it is over: the hold for its holder, or an acquire that was answered without one. Nothing if that is
+    /// unknown: it may have been granted all the same.
+    #[must_use]
+    pub fn ended(&self) -> Option<u64> {
+        match self.answered? {
+            (_, Answer::Held | Answer::LocalOnly, _) => self.over(),
+            (_, Answer::Unknown, _) => None,
+            (at, ..) => Some(at),
+        }
+    }
 }
 
 /// A lease that the store has granted.

@@ -1,12 +1,15 @@
 //! A history in order: which lines belong to which acquire, and which grants there were.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use leasehold_core::Fence;
 
 use super::attempt::{Applied, Attempt, Claim, Ending, Grant, Terms, Write};
 use crate::history::{Entry, Record, Transition};
+
+/// What real machines need: processes are scheduled late, and write their lines later still.
+const SLACK: u64 = 1_000_000_000;
 
 /// A history, put in order.
 #[derive(Debug, Default)]
@@ -38,14 +41,16 @@ pub struct Case<'a> {
     pub remains: Vec<(u64, &'a str, &'a str, u64)>,
     /// Everything has ended.
     pub quiet: Option<u64>,
-    /// Clients that were killed.
-    pub killed: BTreeSet<&'a str>,
+    /// Clients that were killed, and when.
+    pub killed: BTreeMap<&'a str, u64>,
     /// When each client stood still: from, to.
     pub pauses: BTreeMap<&'a str, Vec<(u64, u64)>>,
     /// Everyone's last line.
     pub heard: BTreeMap<&'a str, u64>,
     /// The last line.
     pub end: u64,
+    /// By how much later than it happens something may be noticed and written down.
+    pub slack: u64,
     /// Where each client's attempts are, by number.
     places: HashMap<(&'a str, u64), usize>,
     /// How many things were looked at, over all passes: see [`Case::looks`].
@@ -58,7 +63,10 @@ impl<'a> Case<'a> {
     pub fn new(records: &'a [Record]) -> Self {
         let mut lines: Vec<&Record> = records.iter().collect();
         lines.sort_by_key(|record| record.at);
-        let mut case = Self::default();
+        let mut case = Self {
+            slack: SLACK,
+            ..Self::default()
+        };
         for record in &lines {
             case.looked(1);
             case.place(record);
@@ -267,11 +275,12 @@ impl<'a> Case<'a> {
             Entry::Broke { name, fence } => {
                 self.broke.entry((name, *fence)).or_insert(at);
             }
+            Entry::Slack { late } => self.slack = *late,
             Entry::Calm => self.calm = Some(at),
             Entry::Remains { kind, count } => self.remains.push((at, who, kind, *count)),
             Entry::Signal { client, signal } => match signal.as_str() {
                 "kill" => {
-                    self.killed.insert(client);
+                    self.killed.entry(client).or_insert(at);
                 }
                 "stop" => self.pauses.entry(client).or_default().push((at, u64::MAX)),
                 "continue" => {

@@ -185,6 +185,8 @@ impl Director {
     }
 
     fn run(&mut self) -> Result<(), String> {
+        // Time is exact here: nothing is seen later than it happens.
+        self.note(Entry::Slack { late: 0 });
         self.run_until(self.horizon)?;
         self.heal();
         self.drain()?;

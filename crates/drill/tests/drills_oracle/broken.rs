@@ -256,14 +256,7 @@ fn i10_an_event_is_missing_unless_its_client_was_killed() {
     script.event(20, "a", 1, "renewed", 7);
     script.records.retain(|record| record.at != 10_000_000);
     script.breaks(&["I10"]);
-    script.line(
-        30,
-        "director",
-        Entry::Signal {
-            client: "a".into(),
-            signal: "kill".into(),
-        },
-    );
+    script.signal(30, "a", "kill");
     script.breaks(&[]);
 }
 

@@ -13,6 +13,8 @@ pub(crate) const NAME: &str = "job:1";
 pub(crate) struct Script {
     pub(crate) records: Vec<Record>,
     seqs: BTreeMap<String, u64>,
+    /// Under which class each acquire of a client was asked for.
+    asked: BTreeMap<(String, u64), String>,
 }
 
 impl Script {
@@ -43,6 +45,12 @@ impl Script {
         });
     }
 
+    /// The director did this to a client.
+    pub(crate) fn signal(&mut self, at: u64, client: &str, signal: &str) {
+        let (client, signal) = (client.into(), signal.into());
+        self.line(at, "director", Entry::Signal { client, signal });
+    }
+
     pub(crate) fn event(&mut self, at: u64, who: &str, attempt: u64, event: &str, fence: u64) {
         self.event_of(at, who, attempt, event, fence, None, None);
     }
@@ -58,13 +66,15 @@ impl Script {
         span: Option<u64>,
         detail: Option<&str>,
     ) {
+        let class = self.asked.get(&(who.into(), hold));
+        let class = class.map_or("strict", String::as_str).to_owned();
         let seq = self.seqs.entry(who.into()).or_default();
         let what = Entry::Event(Transition {
             seq: *seq,
             hold,
             event: event.into(),
             name: Some(NAME.into()),
-            class: "strict".into(),
+            class,
             fence: Fence::new(fence),
             span: span.map(|span| span * MS),
             detail: detail.map(Into::into),
@@ -74,6 +84,7 @@ impl Script {
     }
 
     pub(crate) fn ask(&mut self, at: u64, who: &str, attempt: u64, class: &str) {
+        self.asked.insert((who.into(), attempt), class.into());
         self.line(
             at,
             who,

@@ -42,14 +42,7 @@ fn a_takeover_after_a_kill() {
     let mut script = Script::new();
     script.hold(0, "a", 1, 7);
     script.claim(10, "a", 1, 900, 7);
-    script.line(
-        100,
-        "director",
-        Entry::Signal {
-            client: "a".into(),
-            signal: "kill".into(),
-        },
-    );
+    script.signal(100, "a", "kill");
     script.hold(990, "b", 1, 8);
     script.claim(1000, "b", 1, 1890, 8);
     script.breaks(&[]);
