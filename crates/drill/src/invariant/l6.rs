@@ -3,7 +3,8 @@
 //! Judged after the calm and before the next fault, where nobody loses a place: a waiter that is not told when its turn
 //! comes lets the next one in.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::history::Answer;
 use crate::oracle::{Attempt, Case, Finding};
@@ -26,22 +27,26 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (name, mut granted) in names {
         granted.sort_by_key(|(at, _)| *at);
-        // When those asked who are in already, in order.
-        let mut inside: Vec<u64> = Vec::new();
+        // Of those who are in already, the latest to have asked: the first of them when at least one more than the bound did
+        // so after whoever comes next.
+        let mut latest: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
+        case.looked(granted.len());
         for (at, attempt) in &granted {
-            let place = inside.partition_point(|sent| *sent <= attempt.sent);
-            let before = inside.len() - place;
-            inside.insert(place, attempt.sent);
-            if before > MOST_OVERTAKINGS {
+            let full = latest.len() > MOST_OVERTAKINGS;
+            if full && latest.peek().is_some_and(|Reverse(sent)| *sent > attempt.sent) {
                 found.push(Finding {
                     invariant: "L6",
                     at: *at,
                     name: name.to_owned(),
                     why: format!(
-                        "{} (acquire {}) was overtaken by {before} that had asked later",
+                        "{} (acquire {}) was overtaken by more than {MOST_OVERTAKINGS} that had asked later",
                         attempt.who, attempt.number
                     ),
                 });
+            }
+            latest.push(Reverse(attempt.sent));
+            if full {
+                latest.pop();
             }
         }
     }

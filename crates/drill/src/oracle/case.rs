@@ -94,11 +94,13 @@ impl<'a> Case<'a> {
     pub fn terms(&self, attempt: &Attempt<'_>) -> Option<Terms> {
         let known = self.classes_of(attempt)?;
         let before = known.partition_point(|(at, _)| *at <= attempt.sent);
-        let end = attempt.over().unwrap_or(u64::MAX);
+        let end = attempt.ended().unwrap_or(u64::MAX);
         let mut changes = known.get(before.saturating_sub(1)..)?.iter();
         let (_, first) = changes.next()?;
         let mut widest = *first;
+        self.looked(1);
         for (_, terms) in changes.take_while(|(at, _)| *at <= end) {
+            self.looked(1);
             widest.ttl = widest.ttl.max(terms.ttl);
             widest.usable = widest.usable.max(terms.usable);
             widest.fail_open |= terms.fail_open;
@@ -165,7 +167,11 @@ impl<'a> Case<'a> {
                     continues: *continues,
                 };
                 for of in [who, ""] {
-                    self.classes.entry((class, of)).or_default().push((at, terms));
+                    let known = self.classes.entry((class, of)).or_default();
+                    // Who says the same before each acquire has changed nothing.
+                    if known.last().is_none_or(|(_, last)| *last != terms) {
+                        known.push((at, terms));
+                    }
                 }
             }
             Entry::Asked { attempt, name, class } => {

@@ -1,6 +1,6 @@
 //! Long histories. The work is counted, not timed: a constant number of looks for each line, whatever the lines say.
 
-use leasehold_drill::history::Answer;
+use leasehold_drill::history::{Answer, Entry};
 
 use crate::script::Script;
 
@@ -80,4 +80,39 @@ fn awkward_histories_cost_no_more() {
         overlaps.claim(number + 1, &who, 1, number + 900, 1000 + number);
     }
     bounded(&overlaps);
+}
+
+/// A class that is written down before each acquire, the same or another each time.
+#[test]
+fn classes_told_again_and_again_cost_no_more() {
+    const MANY: u64 = 20_000;
+    let mut same = Script::new();
+    let mut changing = Script::new();
+    for attempt in 1..=MANY {
+        same.class(attempt * 10, "w", "own", 1000);
+        same.ask(attempt * 10, "w", attempt, "own");
+        changing.class(attempt * 10, "w", "own", 1000 + attempt % 2);
+        changing.ask(attempt * 10, "w", attempt, "own");
+        changing.answer(attempt * 10 + 3, "w", attempt, Answer::Busy, 0);
+    }
+    bounded(&same);
+    bounded(&changing);
+}
+
+/// Everyone waits in line and the last comes first.
+#[test]
+fn a_line_served_backwards_costs_no_more() {
+    const MANY: u64 = 20_000;
+    let mut script = Script::new();
+    script.line(1, "director", Entry::Calm);
+    for number in 0..MANY {
+        script.ask(10 + number, &format!("w{number}"), 1, "strict");
+    }
+    for number in (0..MANY).rev() {
+        let (at, who) = (10 + 2 * MANY - number, format!("w{number}"));
+        script.event(at, &who, 1, "acquired", 1000 + MANY - number);
+        script.answer(at, &who, 1, Answer::Held, 1000 + MANY - number);
+    }
+    bounded(&script);
+    assert!(script.judged().breaks("L6"));
 }

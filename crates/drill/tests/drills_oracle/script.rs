@@ -21,20 +21,23 @@ impl Script {
     /// `strict` fences and fails closed, `loose` continues and fails open; both with a TTL of 1 s, 900 ms usable.
     pub(crate) fn new() -> Self {
         let mut script = Self::default();
-        for (class, loose) in [("strict", false), ("loose", true)] {
-            script.line(
-                0,
-                "director",
-                Entry::Class {
-                    class: class.into(),
-                    ttl: 1000 * MS,
-                    usable: 900 * MS,
-                    fail_open: loose,
-                    continues: loose,
-                },
-            );
+        for class in ["strict", "loose"] {
+            script.class(0, "director", class, 1000);
         }
         script
+    }
+
+    /// The terms of a class, with a TTL of so many milliseconds.
+    pub(crate) fn class(&mut self, at: u64, who: &str, class: &str, ttl: u64) {
+        let loose = class == "loose";
+        let what = Entry::Class {
+            class: class.into(),
+            ttl: ttl * MS,
+            usable: ttl * 9 / 10 * MS,
+            fail_open: loose,
+            continues: loose,
+        };
+        self.line(at, who, what);
     }
 
     pub(crate) fn line(&mut self, at: u64, who: &str, what: Entry) {
