@@ -158,8 +158,10 @@ pub(super) fn verdict(history: &History, broken: &mut Vec<String>) -> Measures {
     for found in judged.findings.iter().take(20) {
         broken.push(format!("{}: {}: {}", found.invariant, found.name, found.why));
     }
-    if judged.incomplete {
-        broken.push("the history is incomplete: nothing can be called clean".to_owned());
+    if let Some(lacks) = &judged.lacks {
+        broken.push(format!(
+            "the history is incomplete: nothing can be called clean: {lacks}"
+        ));
     }
     if measures.duplicates_fenced > 0 {
         broken.push(format!(

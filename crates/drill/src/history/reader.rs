@@ -29,14 +29,16 @@ pub struct History {
 }
 
 impl History {
-    /// Lines are missing: the writer's bound was reached or lines could not be read.
+    /// What is missing at first: the writer's bound was reached or lines could not be read.
     #[must_use]
-    pub fn incomplete(&self) -> bool {
-        !self.damage.is_empty()
-            || self
-                .records
-                .iter()
-                .any(|record| matches!(record.what, Entry::Gap { .. }))
+    pub fn lacks(&self) -> Option<String> {
+        if let Some(Damage { line, why }) = self.damage.first() {
+            return Some(format!("line {line} {why}"));
+        }
+        self.records.iter().find_map(|record| match record.what {
+            Entry::Gap { lines } => Some(format!("{lines} lines were not written down by {}", record.who)),
+            _ => None,
+        })
     }
 }
 
@@ -70,7 +72,7 @@ pub fn read(mut from: impl BufRead) -> io::Result<History> {
         let parsed = if line.len() > MOST_LINE {
             Err("is longer than a record can be".to_owned())
         } else {
-            serde_json::from_slice(text).map_err(|error| error.to_string())
+            serde_json::from_slice(text).map_err(|error| format!("cannot be read: {error}"))
         };
         match parsed {
             Ok(record) => history.records.push(record),
@@ -104,7 +106,7 @@ mod tests {
         );
         let history = read(format!("{line}\n\n{line}\n").as_bytes()).unwrap();
         assert_eq!(history.records, [record.clone(), record]);
-        assert!(!history.incomplete());
+        assert_eq!(history.lacks(), None);
     }
 
     #[test]
@@ -113,7 +115,7 @@ mod tests {
         let history = read(text.as_bytes()).unwrap();
         assert_eq!(history.records.len(), 1);
         assert_eq!(history.damage[0].line, 2);
-        assert!(history.incomplete());
+        assert!(history.lacks().is_some());
     }
 
     #[test]

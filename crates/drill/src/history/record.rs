@@ -119,7 +119,8 @@ pub enum Entry {
         /// Until when it may act without another renewal; never later than the client said.
         until: u64,
         /// Until when it believes that nobody else can be granted it; nothing where it knows of no lease of its own.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Older histories have `proven` with a yes or no, which says less: it is read as this and refused, not passed over.
+        #[serde(default, alias = "proven", skip_serializing_if = "Option::is_none")]
         proven_until: Option<u64>,
         /// With which fence.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! The promises, one file each, as far as a history can show them. Their numbers are those of the semantics.
 //!
-//! L2, L5 and L6 are judged only where a history says that it has become calm; L1 shows there as an acquire that is not
+//! L2, L3, L5 and L6 are judged only where a history says that it has become calm ([`judged`]); L1 shows there as an acquire that is not
 //! granted (L5), and a lease that outlives its time as I6.
 //!
 //! Not here: I4 and I7 are about single messages that a history of a whole drill does not show (conformance and
@@ -47,6 +47,20 @@ pub const ALL: &[(&str, Check)] = &[
     ("L5", l5::check),
     ("L6", l6::check),
 ];
+
+/// Those that this history can show: what it never looked at, it does not judge.
+#[must_use]
+pub fn judged(case: &Case<'_>) -> Vec<&'static str> {
+    let calm = case.calm.is_some();
+    let shown = |number: &str| match number {
+        "L2" | "L5" | "L6" => calm,
+        // Whoever says that it is calm looks for what remains; only what is there is worth a line.
+        "L3" => calm || !case.remains.is_empty(),
+        _ => true,
+    };
+    let numbers = ALL.iter().map(|(number, _)| *number);
+    numbers.filter(|number| shown(number)).collect()
+}
 
 /// What an invariant promises, in one line, for reports.
 #[must_use]

@@ -51,6 +51,8 @@ pub struct Case<'a> {
     pub end: u64,
     /// By how much later than it happens something may be noticed and written down.
     pub slack: u64,
+    /// The first line of an acquire that nobody asked for: whose, which.
+    pub unplaced: Option<(&'a str, u64)>,
     /// Where each client's attempts are, by number.
     places: HashMap<(&'a str, u64), usize>,
     /// How many things were looked at, over all passes: see [`Case::looks`].
@@ -143,6 +145,17 @@ impl<'a> Case<'a> {
     pub fn forgot_after(&self, from: u64) -> Option<u64> {
         let first = self.forgot.partition_point(|at| *at < from);
         self.forgot.get(first).copied()
+    }
+
+    /// What is missing at first: an acquire that lines speak of, or the terms of a class that was asked under.
+    #[must_use]
+    pub fn lacks(&self) -> Option<String> {
+        if let Some((who, attempt)) = self.unplaced {
+            return Some(format!("acquire {attempt} of {who} was never asked for"));
+        }
+        let unknown = self.all().find(|attempt| self.classes_of(attempt).is_none())?;
+        let Attempt { who, class, .. } = unknown;
+        Some(format!("nobody says what class {class} of {who} means"))
     }
 
     /// Every acquire of everyone.
@@ -307,8 +320,11 @@ impl<'a> Case<'a> {
 
     /// A late line may belong to any of a client's attempts, so it is not searched for.
     fn find(&mut self, who: &'a str, number: u64) -> Option<&mut Attempt<'a>> {
-        let place = *self.places.get(&(who, number))?;
-        self.attempts.get_mut(who)?.get_mut(place)
+        let Some(place) = self.places.get(&(who, number)) else {
+            self.unplaced = self.unplaced.or(Some((who, number)));
+            return None;
+        };
+        self.attempts.get_mut(who)?.get_mut(*place)
     }
 
     /// A client has one acquire of a name under a class at a time, so a hold belongs to the last such one that was sent

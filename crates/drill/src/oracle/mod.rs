@@ -41,6 +41,10 @@ pub struct Judgement {
     pub more: usize,
     /// Lines are missing: no finding is worth less, but *clean* is.
     pub incomplete: bool,
+    /// Why it is incomplete: the first thing that is missing.
+    pub lacks: Option<String>,
+    /// The invariants that this history can show; of the others it says nothing.
+    pub judged: Vec<&'static str>,
     /// How many lines were judged.
     pub records: usize,
     /// How many grants there were.
@@ -82,10 +86,13 @@ pub fn judge(history: &History) -> Judgement {
         findings.append(&mut found);
     }
     findings.sort_by_key(|found| found.at);
+    let lacks = history.lacks().or_else(|| case.lacks());
     Judgement {
         findings,
         more,
-        incomplete: history.incomplete(),
+        incomplete: lacks.is_some(),
+        lacks,
+        judged: invariant::judged(&case),
         records: history.records.len(),
         grants: case.grants.len(),
         applied: case.applied.len(),

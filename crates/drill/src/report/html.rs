@@ -220,8 +220,23 @@ fn judged(out: &mut String, verdict: &Verdict) {
             (_, false) => format!("<strong class=\"BROKEN\">{found} broken promises</strong>"),
         }
     ));
-    if judged.incomplete {
-        out.push_str("<p class=\"BROKEN\">The history is incomplete: nothing can be called clean.</p>\n");
+    let shown = |number: &str| judged.judged.contains(&number);
+    let not: Vec<_> = invariant::ALL
+        .iter()
+        .map(|(number, _)| *number)
+        .filter(|number| !shown(number))
+        .collect();
+    if !not.is_empty() {
+        out.push_str(&format!(
+            "<p class=\"soft\">Not judged, because this history does not show it: {}.</p>\n",
+            not.join(", ")
+        ));
+    }
+    if let Some(lacks) = &judged.lacks {
+        out.push_str(&format!(
+            "<p class=\"BROKEN\">The history is incomplete: nothing can be called clean: {}.</p>\n",
+            escape(lacks)
+        ));
     }
     if found == 0 {
         return;

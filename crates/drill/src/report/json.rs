@@ -45,6 +45,8 @@ fn one(verdict: &Verdict) -> Value {
             "grants": judged.grants,
             "applied": judged.applied,
             "incomplete": judged.incomplete,
+            "lacks": judged.lacks,
+            "judged": judged.judged,
         },
         "findings": judged.findings.iter().map(|found| json!({
             "invariant": found.invariant,

@@ -61,8 +61,11 @@ pub fn details(verdict: &Verdict) -> String {
         "  checked {} records: {} grants, {} writes at the target\n",
         judged.records, judged.grants, judged.applied
     ));
-    if judged.incomplete {
-        out.push_str("  the history is incomplete: nothing can be called clean\n");
+    out.push_str(&format!("  judged against {}\n", judged.judged.join(" ")));
+    if let Some(lacks) = &judged.lacks {
+        out.push_str(&format!(
+            "  the history is incomplete: nothing can be called clean: {lacks}\n"
+        ));
     }
     let start = verdict
         .history
@@ -118,4 +121,32 @@ fn aligned(rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::read;
+
+    /// What an older worker wrote cannot be judged, and the reader is told which line it is; so is what real drills do not show.
+    #[test]
+    fn what_is_missing_is_said_wherever_a_verdict_is_shown() {
+        let old = r#"{"at":7,"who":"<w>","what":"claimed","attempt":3,"until":9,"proven":true}"#;
+        let verdict = Verdict::of_history(read(old.as_bytes()).unwrap());
+        assert_eq!(verdict.outcome, Outcome::Violation);
+        let why = "line 1 cannot be read: invalid type: boolean";
+        let text = details(&verdict);
+        assert!(text.contains(why), "{text}");
+        assert!(
+            text.contains("judged against I1 I2 I3 I5 I6 I8 I9 I10 L4\n"),
+            "{text}"
+        );
+        let page = super::super::page(std::slice::from_ref(&verdict), &[]);
+        assert!(page.contains(why), "{page}");
+        assert!(page.contains("does not show it: L2, L3, L5, L6."), "{page}");
+        let document = super::super::document(&[verdict], &[]);
+        let history = &document["drills"][0]["history"];
+        assert!(history["lacks"].as_str().unwrap().contains(why), "{history}");
+        assert_eq!(history["judged"].as_array().unwrap().len(), 9, "{history}");
+    }
 }

@@ -6,3 +6,4 @@ mod excuses;
 mod retaken;
 mod script;
 mod sound;
+mod worth;
