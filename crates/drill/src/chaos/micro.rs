@@ -155,7 +155,12 @@ pub(super) async fn heals(scene: &Scene) -> bool {
 /// What the checker and the counts say.
 pub(super) fn verdict(history: &History, broken: &mut Vec<String>) -> Measures {
     let (judged, measures) = (judge(history), measure(history));
-    for found in judged.findings.iter().take(20) {
+    // What is late must not push out what is worse.
+    let (late, worse): (Vec<_>, Vec<_>) = judged
+        .findings
+        .iter()
+        .partition(|found| found.invariant.starts_with('L'));
+    for found in worse.into_iter().chain(late).take(20) {
         broken.push(format!("{}: {}: {}", found.invariant, found.name, found.why));
     }
     if let Some(lacks) = &judged.lacks {
@@ -170,4 +175,82 @@ pub(super) fn verdict(history: &History, broken: &mut Vec<String>) -> Measures {
         ));
     }
     measures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Answer, Entry, Record, Transition};
+    use leasehold_core::Fence;
+
+    const SEC: u64 = 1_000_000_000;
+
+    /// Twenty holders that learn of their loss much too late, and after that two at once.
+    #[test]
+    fn what_is_late_does_not_hide_what_is_broken() {
+        let mut records = Vec::new();
+        let mut line = |at: u64, who: &str, what| {
+            let who = who.to_owned();
+            records.push(Record { at, who, what });
+        };
+        let class = || "scheduler".to_owned();
+        let terms = Entry::Class {
+            class: class(),
+            ttl: SEC,
+            usable: SEC / 10 * 9,
+            fail_open: false,
+            continues: false,
+        };
+        line(0, "director", terms);
+        let mut hold = |at: u64, who: &str, name: &str, number: u64| {
+            let (name, fence) = (name.to_owned(), Fence::new(number));
+            let (attempt, class) = (1, class());
+            let acquired = Transition {
+                seq: 0,
+                hold: 1,
+                event: "acquired".to_owned(),
+                name: Some(name.clone()),
+                class: class.clone(),
+                fence,
+                span: None,
+                detail: None,
+            };
+            line(at, who, Entry::Asked { attempt, name, class });
+            line(at, who, Entry::Event(acquired));
+            let (sent, answer) = (at, Answer::Held);
+            line(
+                at,
+                who,
+                Entry::Answered {
+                    attempt,
+                    sent,
+                    answer,
+                    fence,
+                },
+            );
+            let until = at + SEC / 10 * 9;
+            line(
+                at,
+                who,
+                Entry::Claimed {
+                    attempt,
+                    until,
+                    proven_until: Some(until),
+                    fence,
+                },
+            );
+            let (value, lost) = (None, true);
+            line(at + 5 * SEC, who, Entry::Reported { attempt, value, lost });
+        };
+        for late in 0..20 {
+            hold(1, &format!("w{late}"), &format!("job:{late}"), 7);
+        }
+        hold(90 * SEC, "x", "job:x", 8);
+        hold(90 * SEC + 1, "y", "job:x", 9);
+        let mut broken = Vec::new();
+        let damage = Vec::new();
+        verdict(&History { records, damage }, &mut broken);
+        assert!(broken.len() >= 20, "{broken:?}");
+        assert!(!only_late(&broken), "{broken:?}");
+    }
 }
