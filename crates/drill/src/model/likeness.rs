@@ -14,6 +14,7 @@ use stateright::{Model, Representative};
 use super::catalogue::{BREAKS, HOLDS, WIDE};
 use super::config::{Config, Forgets};
 use super::network::{Message, ROOM};
+use super::promise::Promise;
 use super::protocol::Protocol;
 use super::sight::Sights;
 use super::state::{State, Token};
@@ -326,6 +327,12 @@ fn configurations_fit() {
         assert!(
             config.clock_step >= -3 && config.clock_error < Config::START,
             "{}: clock",
+            config.name
+        );
+        let about_writes = [Promise::I3, Promise::I5Work];
+        assert!(
+            config.writes > 0 || !about_writes.iter().any(|one| config.promises().contains(one)),
+            "{}: promises about writes that nobody sends",
             config.name
         );
         assert!(

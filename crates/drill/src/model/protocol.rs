@@ -7,7 +7,7 @@ use super::config::{Config, Forgets};
 use super::network::{Message, Network};
 use super::promise::{Breaches, Promise};
 use super::sight::{Sight, Sights};
-use super::state::{Budget, CLIENTS, Client, Grant, Memory, Phase, State, Target};
+use super::state::{Budget, CLIENTS, Client, Grant, Lease, Memory, Phase, State, Target};
 
 /// One configuration's transition system.
 #[derive(Debug)]
@@ -109,6 +109,9 @@ impl Protocol {
             }
             _ => next.client_hears(message, &self.config, &self.sights),
         };
+        if !owners_own(state.live_lease(), next.live_lease(), message) {
+            next.breaches.mark(Breaches::OWNER);
+        }
         if let Some(answer) = answer
             && !next.network.send(answer)
         {
@@ -164,6 +167,18 @@ impl Protocol {
                 return;
             }
         }
+    }
+}
+
+/// I4, seen from outside the store: a message changes a living lease only if it is its owner's, and only an ask makes one.
+fn owners_own(before: Option<Lease>, after: Option<Lease>, message: Message) -> bool {
+    match (before, message) {
+        _ if before == after => true,
+        (None, _) => matches!(message, Message::Ask { .. }),
+        (Some(lease), Message::Renew { token, fence, .. }) => {
+            lease.token == token && lease.grant.fence == fence
+        }
+        (Some(lease), _) => message.token() == Some(lease.token),
     }
 }
 

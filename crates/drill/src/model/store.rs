@@ -115,9 +115,6 @@ impl State {
             let alive = lease.expires > now;
             if (own || !rules.renew_compares) && (alive || !rules.renew_needs_life) {
                 lease.expires = expires;
-                if !own || !alive {
-                    self.breaches.mark(Breaches::OWNER);
-                }
                 return Message::Renewed { token, sent_at };
             }
         }
@@ -137,11 +134,8 @@ impl State {
         let Some(lease) = self.live_lease() else {
             return;
         };
-        if lease.token == token {
+        if lease.token == token || !config.rules.release_compares {
             self.store.lease = None;
-        } else if !config.rules.release_compares {
-            self.store.lease = None;
-            self.breaches.mark(Breaches::OWNER);
         }
     }
 

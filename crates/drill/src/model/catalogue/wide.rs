@@ -1,6 +1,6 @@
 //! Must hold, in wider bounds: for a release, not for every change.
 
-use super::holds::{ALL, FORGETFUL};
+use super::holds::{ALL, FORGETFUL, UNWRITTEN};
 use super::{BASE, holds};
 use crate::model::config::{Config, Forgets, OnFailure};
 use crate::model::promise::Promise::{I1, I2, I3, I4, I5Deadline, I6, L1};
@@ -12,7 +12,7 @@ pub const WIDE: &[Config] = &[
         name: "wide_clients_that_come_back",
         about: "two clients that acquire twice each, with a lease of four ticks",
         attempts: 2,
-        expect: holds(ALL, &[Sight::TakeOver, Sight::Voided], None),
+        expect: holds(UNWRITTEN, &[Sight::TakeOver, Sight::Voided], None),
         ..BASE
     },
     Config {
