@@ -54,11 +54,11 @@ mod tests {
             who: "w".into(),
             what: Entry::Quiet,
         });
-        assert!(!kept(&history).incomplete());
+        assert_eq!(kept(&history).lacks(), None);
         history.damage.push(Damage {
             line: 2,
             why: "torn".into(),
         });
-        assert!(kept(&history).incomplete());
+        assert!(kept(&history).lacks().is_some());
     }
 }

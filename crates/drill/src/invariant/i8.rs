@@ -8,7 +8,8 @@ use crate::oracle::{Attempt, Case, Finding};
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for attempt in case.all() {
-        let Some(terms) = case.terms_at_first(attempt) else {
+        // The class in force when it failed decides; when that was, within its time, only the client knows.
+        let Some((once, always)) = case.fail_open(attempt) else {
             continue;
         };
         let mut broken = |at, why: &str| {
@@ -27,12 +28,12 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 if let Some(claim) = attempt.claims.first() {
                     broken(claim.at, "worked although its acquire was refused");
                 }
-                if answer == Answer::Unavailable && terms.fail_open {
+                if answer == Answer::Unavailable && always {
                     broken(at, "was refused although its class is fail-open");
                 }
             }
             Answer::LocalOnly => {
-                if !terms.fail_open {
+                if !once {
                     broken(at, "runs without a lease although its class is fail-closed");
                 }
                 if fence.is_some() {

@@ -83,12 +83,22 @@ impl<'a> Case<'a> {
         case
     }
 
-    /// The terms of an attempt's class as it began.
+    /// Whether an attempt's class was fail-open at some time between its asking and its answer, and whether it was so all the time.
     #[must_use]
-    pub fn terms_at_first(&self, attempt: &Attempt<'_>) -> Option<Terms> {
+    pub fn fail_open(&self, attempt: &Attempt<'_>) -> Option<(bool, bool)> {
         let known = self.classes_of(attempt)?;
         let before = known.partition_point(|(at, _)| *at <= attempt.sent);
-        known.get(before.saturating_sub(1)).map(|(_, terms)| *terms)
+        let end = attempt.answered.map_or(attempt.sent, |(at, ..)| at);
+        let mut changes = known.get(before.saturating_sub(1)..)?.iter();
+        let (_, first) = changes.next()?;
+        self.looked(1);
+        let (mut once, mut always) = (first.fail_open, first.fail_open);
+        for (_, terms) in changes.take_while(|(at, _)| *at <= end) {
+            self.looked(1);
+            once |= terms.fail_open;
+            always &= terms.fail_open;
+        }
+        Some((once, always))
     }
 
     /// The terms of an attempt's class: where the class changed while it was held, the widest of them.

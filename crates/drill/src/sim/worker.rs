@@ -145,6 +145,8 @@ impl Worker {
             class: self.class.clone(),
         });
         let answered = |answer, fence| {
+            // An error ends as the class in force says, not as the one that it began with.
+            self.note_class();
             self.note(Entry::Answered {
                 attempt,
                 sent,

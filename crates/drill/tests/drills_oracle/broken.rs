@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use leasehold_drill::history::{Answer, Damage, Entry, History, Wrote};
 use leasehold_drill::oracle::judge;
 
-use crate::script::Script;
+use crate::script::{MS, Script};
 
 #[test]
 fn i1_two_holders_at_once() {
@@ -205,6 +205,30 @@ fn i8_a_fail_closed_class_runs_without_a_lease() {
     script.event(5, "a", 1, "fell_back", 0);
     script.answer(6, "a", 1, Answer::LocalOnly, 0);
     script.breaks(&["I8"]);
+}
+
+#[test]
+fn i8_is_judged_by_the_classes_in_force_while_it_was_asked_for() {
+    let asked = |changed: u64, answer| {
+        let mut script = Script::new();
+        script.ask(10, "a", 1, "strict");
+        script.event(25, "a", 1, "fell_back", 0);
+        script.answer(26, "a", 1, answer, 0);
+        let opens = Entry::Class {
+            class: "strict".into(),
+            ttl: 1000 * MS,
+            usable: 900 * MS,
+            fail_open: true,
+            continues: false,
+        };
+        script.line(changed, "director", opens);
+        script
+    };
+    asked(20, Answer::LocalOnly).breaks(&[]);
+    asked(20, Answer::Unavailable).breaks(&[]);
+    // Open only after it was answered, and open all the time.
+    asked(30, Answer::LocalOnly).breaks(&["I8"]);
+    asked(5, Answer::Unavailable).breaks(&["I8"]);
 }
 
 #[test]
