@@ -111,6 +111,7 @@ async fn renew(client: &Tenant<Plain>, held: &mut Held, by: Moment) -> Result<bo
     match renewed {
         Some(Ok(Ok(_))) => {
             held.deadline = held.deadline.max(sent + Plain::usable(client));
+            held.proven = Some(held.deadline);
             let span = me.now() - began;
             client.tell((held.attempt, &held.name), "renewed", held.fence, Some(span));
             Ok(true)

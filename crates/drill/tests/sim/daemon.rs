@@ -3,7 +3,9 @@
 //!
 //! Longer runs: `leasehold drill simulate --daemon --seeds 2000`.
 
-use leasehold_drill::sim::{Campaign, Mistake, Plan, Progress, Run, World, campaign, live, replay, shrink};
+use leasehold_drill::sim::{
+    Campaign, Mistake, Plan, Progress, Route, Run, World, campaign, live, replay, shrink,
+};
 
 /// A slice: the long runs are in the ledger.
 const SEEDS: u64 = 100;
@@ -90,8 +92,14 @@ fn the_seed_is_the_history_with_a_daemon_too() {
 
 /// The first history in which the mistake shows.
 fn caught(mistake: Mistake) -> (Plan, Run) {
+    caught_with(mistake, |_| {})
+}
+
+/// The first history in which the mistake shows, after every plan was changed like this.
+fn caught_with(mistake: Mistake, change: impl Fn(&mut Plan)) -> (Plan, Run) {
     for seed in 0..MOST {
-        let plan = Plan::with_daemon(seed, mistake);
+        let mut plan = Plan::with_daemon(seed, mistake);
+        change(&mut plan);
         let run = live(&plan).unwrap();
         if run.judgement.breaks(mistake.breaks()) {
             return (plan, run);
@@ -116,6 +124,16 @@ fn the_unfenced_control_fails_through_a_daemon() {
 #[test]
 fn a_store_that_forgets_its_fences_is_caught_through_a_daemon() {
     caught(Mistake::CounterWithoutFloor);
+}
+
+/// A renewal that extended nothing is seen in what a client with nothing but HTTP believes, not only in the library's.
+#[test]
+fn renew_without_comparing_is_caught_with_plain_clients_only() {
+    caught_with(Mistake::RenewWithoutComparing, |plan| {
+        if let Some(daemon) = &mut plan.daemon {
+            daemon.routes.fill(Route::Plain);
+        }
+    });
 }
 
 #[test]
