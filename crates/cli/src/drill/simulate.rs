@@ -165,9 +165,9 @@ fn tell(out: &mut impl Write, failure: Failure, args: &SimulateArgs, what: Campa
     Ok(())
 }
 
-/// The lines up to the first broken promise, and what it is.
+/// The lines up to where the promise was broken, and how.
 fn show(out: &mut impl Write, small: &Shrunk) -> anyhow::Result<()> {
-    let Some(found) = small.run.judgement.findings.first() else {
+    let Some(found) = small.found() else {
         return Ok(());
     };
     let lines: Vec<_> = small

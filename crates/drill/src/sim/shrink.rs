@@ -2,6 +2,7 @@
 
 use super::director::{Run, live};
 use super::plan::Plan;
+use crate::oracle::Finding;
 
 /// The most histories that are lived to shrink one.
 const MOST_RUNS: usize = 600;
@@ -9,12 +10,27 @@ const MOST_RUNS: usize = 600;
 /// A plan that still breaks the promise, and its history.
 #[derive(Debug)]
 pub struct Shrunk {
+    /// The promise.
+    pub broken: &'static str,
     /// What is left of the plan.
     pub plan: Plan,
     /// The history of that.
     pub run: Run,
     /// How many histories were lived on the way.
     pub tried: usize,
+}
+
+impl Shrunk {
+    /// How the promise was broken at first. Others may be broken before, and are not what was looked for.
+    #[must_use]
+    pub fn found(&self) -> Option<&Finding> {
+        first(&self.run, self.broken)
+    }
+}
+
+fn first<'a>(run: &'a Run, broken: &str) -> Option<&'a Finding> {
+    let mut found = run.judgement.findings.iter();
+    found.find(|found| found.invariant == broken)
 }
 
 struct Shrinking {
@@ -106,13 +122,7 @@ impl Shrinking {
 
     /// Faults end right after the promise was broken.
     fn horizon(&mut self) {
-        let first = self
-            .run
-            .judgement
-            .findings
-            .iter()
-            .find(|found| found.invariant == self.broken)
-            .map_or(u64::MAX, |found| found.at);
+        let first = first(&self.run, self.broken).map_or(u64::MAX, |found| found.at);
         if first < self.best.horizon {
             self.less(|plan| plan.horizon = first);
         }
@@ -167,8 +177,37 @@ pub fn shrink(plan: &Plan, run: Run, broken: &'static str) -> Shrunk {
         work.messages();
     }
     Shrunk {
+        broken,
         plan: work.best,
         run: work.run,
         tried: work.tried,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::mistake::Mistake;
+
+    #[test]
+    fn what_is_shown_is_the_promise_that_was_shrunk_for() {
+        let plan = Plan::new(1, Mistake::Nothing);
+        let mut run = live(&plan).unwrap();
+        for (at, invariant) in [(1, "I8"), (2, "I1"), (3, "I1")] {
+            run.judgement.findings.push(Finding {
+                invariant,
+                at,
+                name: "sim:0".to_owned(),
+                why: String::new(),
+            });
+        }
+        let small = Shrunk {
+            broken: "I1",
+            plan,
+            run,
+            tried: 0,
+        };
+        let found = small.found().unwrap();
+        assert_eq!((found.invariant, found.at), ("I1", 2));
     }
 }
