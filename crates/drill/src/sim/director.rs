@@ -83,7 +83,7 @@ pub(super) struct Director {
 }
 
 impl Director {
-    fn new(plan: &Plan) -> Result<Self, String> {
+    pub(super) fn new(plan: &Plan) -> Result<Self, String> {
         let plan = Arc::new(plan.clone());
         let dice = Dice::keyed(plan.seed, [0xd1ce, 0, 0]);
         let drift = || {

@@ -189,7 +189,10 @@ impl Director {
         }
         self.settle(15 * SEC)?;
         for process in self.processes.iter().flatten() {
-            self.remains(&process.who, process.has_left().unwrap_or_default());
+            match process.has_left() {
+                Some(left) => self.remains(&process.who, left),
+                None => self.left(&process.who, "processes that do not end", 1),
+            }
             let names = process
                 .locks
                 .as_ref()
@@ -247,5 +250,29 @@ impl Director {
         for row in rows {
             self.note_of("target", row);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::mistake::Mistake;
+    use crate::sim::plan::Plan;
+
+    #[test]
+    fn a_process_that_does_not_end_has_not_left_nothing() {
+        let mut plan = Plan::new(1, Mistake::Nothing);
+        plan.strikes.clear();
+        let mut director = Director::new(&plan).unwrap();
+        director.heal();
+        let process = director.processes.first_mut().and_then(Option::as_mut);
+        process.unwrap().spawn(std::future::pending());
+        director.close().unwrap();
+        let state = director.world.lock();
+        let told = state.tape.records.iter().filter(|record| {
+            matches!(&record.what, Entry::Remains { kind, .. } if kind == "processes that do not end")
+        });
+        let who: Vec<_> = told.map(|record| record.who.as_str()).collect();
+        assert_eq!(who, ["c0.1"]);
     }
 }
