@@ -11,6 +11,7 @@ use super::daemon::Daemon;
 use super::dice::Dice;
 use super::drift::{Drift, MOST_DRIFT, Nanos, SEC};
 use super::engine::{Engine, Kind};
+use super::panics;
 use super::plan::{Plan, Route};
 use super::process::Process;
 use super::wire::{Packet, Side, Woken};
@@ -59,6 +60,7 @@ impl Run {
 pub fn live(plan: &Plan) -> Result<Run, String> {
     // What a simulated daemon has to say to its operator is nobody's here: thousands of them are killed.
     tracing::subscriber::with_default(NoSubscriber::default(), || {
+        panics::watch();
         let mut director = Director::new(plan)?;
         director.run()?;
         Ok(director.end())
@@ -343,8 +345,14 @@ impl Director {
             events,
             ..
         } = self;
+        // Whatever is dropped with them may panic too.
         drop((processes, daemon));
         let mut state = world.lock();
+        let (now, count) = (state.now, panics::seen());
+        if count > 0 {
+            let kind = "panics".to_owned();
+            state.tape.note(now, "director", Entry::Remains { kind, count });
+        }
         let history = History {
             records: std::mem::take(&mut state.tape.records),
             damage: Vec::new(),

@@ -35,11 +35,13 @@ pub enum Mistake {
     DeadWaiterKeepsLease,
     /// Whoever waited last is served first.
     LastComeFirstServed,
+    /// A task of the process panics when its write is refused, and nobody waits for that task.
+    PanicsWhenRefused,
 }
 
 impl Mistake {
     /// Every mistake that must be caught.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::UnfencedTarget,
         Self::ReleaseWithoutComparing,
         Self::RenewWithoutComparing,
@@ -53,6 +55,7 @@ impl Mistake {
         Self::CachedValidity,
         Self::DeadWaiterKeepsLease,
         Self::LastComeFirstServed,
+        Self::PanicsWhenRefused,
     ];
 
     /// As people type it.
@@ -73,6 +76,7 @@ impl Mistake {
             Self::CachedValidity => "cached-validity",
             Self::DeadWaiterKeepsLease => "dead-waiter-keeps-lease",
             Self::LastComeFirstServed => "last-come-first-served",
+            Self::PanicsWhenRefused => "panics-when-refused",
         }
     }
 
@@ -99,6 +103,7 @@ impl Mistake {
             Self::CounterWithoutFloor | Self::FenceRepeated => "I2",
             Self::NoTombstone | Self::SilenceIsANo => "I6",
             Self::CachedValidity => "I5",
+            Self::PanicsWhenRefused => "L3",
             Self::DeadWaiterKeepsLease => "L5",
             Self::LastComeFirstServed => "L6",
         }

@@ -304,6 +304,8 @@ impl Worker {
                 fence: Some(fence),
                 answer,
             });
+            let panics = me.world.lock().plan.mistake == Mistake::PanicsWhenRefused;
+            assert!(!panics || answer != Wrote::Refused, "a mistake, on purpose");
             if let Some(newest) = newest {
                 me.locks.fence_refused(&me.class, &name, fence, newest);
             }

@@ -52,6 +52,7 @@ must_break! {
     cached_validity_is_caught: CachedValidity,
     a_dead_waiter_that_keeps_the_lease_is_caught: DeadWaiterKeepsLease,
     last_come_first_served_is_caught: LastComeFirstServed,
+    a_panic_in_a_task_that_nobody_waits_for_is_caught: PanicsWhenRefused,
 }
 
 /// Without its mistake, the very plan that showed it is clean: it is the mistake that was found.
