@@ -60,7 +60,7 @@ impl Way for Kept {
         });
         let sent = me.clock.now();
         let asked: Option<Asked<View>> = until(&me.clock, by, client.daemon.post(&["holds"], &ask)).await;
-        let view = match refused(asked, Self::fail_open(client)) {
+        let view = match refused(asked) {
             Ok(view) => view,
             Err(no) => return no,
         };

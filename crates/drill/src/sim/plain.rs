@@ -47,7 +47,7 @@ impl Way for Plain {
         let sent = me.clock.now();
         let path = ["locks", name.as_str(), "acquire"];
         let asked: Option<Asked<Granted>> = until(&me.clock, by, client.daemon.post(&path, &ask)).await;
-        let granted = match refused(asked, false) {
+        let granted = match refused(asked) {
             Ok(granted) => granted,
             Err(no) => return no,
         };

@@ -292,7 +292,7 @@ impl<W: Way> Tenant<W> {
 }
 
 /// A refusal, or silence.
-pub(super) fn refused<T>(asked: Option<Asked<T>>, fail_open: bool) -> Result<T, Told> {
+pub(super) fn refused<T>(asked: Option<Asked<T>>) -> Result<T, Told> {
     let problem = match asked {
         Some(Ok(Ok(said))) => return Ok(said),
         Some(Ok(Err(problem))) => problem,
@@ -302,8 +302,26 @@ pub(super) fn refused<T>(asked: Option<Asked<T>>, fail_open: bool) -> Result<T, 
     Err(match problem.code.as_str() {
         "busy" => Told::No(Answer::Busy),
         "unavailable" if problem.unknown == Some(true) => Told::Unknown,
-        "unavailable" if !fail_open => Told::No(Answer::Unavailable),
+        "unavailable" => Told::No(Answer::Unavailable),
         "in_progress" | "internal" => Told::Unknown,
         _ => Told::No(Answer::Cancelled),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_http::wire::Problem;
+
+    use super::*;
+
+    /// Whether that was right is for the oracle to say: in a fail-open class it is not.
+    #[test]
+    fn an_unavailable_lock_is_told_as_that_in_every_class() {
+        let problem = Problem {
+            code: "unavailable".to_owned(),
+            ..Problem::default()
+        };
+        let told = refused::<()>(Some(Ok(Err(Box::new(problem)))));
+        assert!(matches!(told, Err(Told::No(Answer::Unavailable))));
+    }
 }
