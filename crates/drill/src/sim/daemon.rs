@@ -54,7 +54,12 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Starts it on its host.
     pub(super) fn start(world: &Arc<World>, slot: usize) -> Result<Self, String> {
-        let (plan, life, who) = world.lock().begin(slot).ok_or("no such host")?;
+        let (plan, life, who) = {
+            let mut state = world.lock();
+            let now = state.now;
+            state.in_force.reset(now);
+            state.begin(slot).ok_or("no such host")?
+        };
         let turns = Turns::new()?;
         let clock = ProcessClock {
             world: Arc::clone(world),
@@ -149,8 +154,27 @@ impl Daemon {
 
     /// What its own client still has to do; nothing is known of one that is still opening.
     pub(super) fn left(&self) -> Option<Left> {
-        let locks = of(&self.inside).locks.clone()?;
+        let locks = self.locks()?;
         self.turns.at_once(async move { locks.left().await })
+    }
+
+    /// Its own client, once it is open.
+    pub(super) fn locks(&self) -> Option<Locks> {
+        of(&self.inside).locks.clone()
+    }
+
+    /// Its clock.
+    pub(super) fn clock(&self) -> ProcessClock {
+        ProcessClock {
+            world: Arc::clone(&self.world),
+            slot: self.slot,
+        }
+    }
+
+    /// Does what an operator asks of it.
+    pub(super) fn operate(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.turns.spawn(work);
+        self.turns.take();
     }
 
     /// Why it could not start, if it could not.

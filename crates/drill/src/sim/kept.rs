@@ -1,14 +1,16 @@
 //! A client whose holds the daemon keeps: it sends heartbeats, and works only as long as the last answer allows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::clock::{Clock, Moment, until};
-use leasehold_core::policy::{Enforcement, OnError, OnFailure};
+use leasehold_core::policy::{Class, Enforcement, OnError, OnFailure};
 use leasehold_core::{Fence, Name};
 use leasehold_http::Asked;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::drift::Nanos;
 use super::tenant::{Held, Lost, Tenant, Told, Way, refused};
 use crate::history::Answer;
 
@@ -40,13 +42,21 @@ impl Way for Kept {
         client.way.heartbeat
     }
 
-    fn fail_open(client: &Tenant<Self>) -> bool {
-        client.class.mode == Enforcement::Shadow || client.class.acquire.on_error == OnError::FailOpen
+    fn classes(client: &Tenant<Self>, since: Nanos) -> Vec<Arc<Class>> {
+        let state = client.me.world.lock();
+        let classes = state.in_force.since(&client.me.class, since).into_iter();
+        classes
+            .map(|class| class.unwrap_or_else(|| Arc::clone(&client.class)))
+            .collect()
     }
 
-    fn continues(client: &Tenant<Self>) -> bool {
+    fn fail_open(class: &Class) -> bool {
+        class.mode == Enforcement::Shadow || class.acquire.on_error == OnError::FailOpen
+    }
+
+    fn continues(class: &Class) -> bool {
         // Its client stops when its time is over all the same, but that time is not the lease's.
-        client.class.mode == Enforcement::Shadow || client.class.renew.on_failure == OnFailure::Continue
+        class.mode == Enforcement::Shadow || class.renew.on_failure == OnFailure::Continue
     }
 
     async fn ask(client: &Tenant<Self>, attempt: u64, id: &str, name: &Name, by: Moment) -> Told {

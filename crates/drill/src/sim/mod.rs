@@ -24,6 +24,7 @@ mod healing;
 mod kept;
 mod mistake;
 mod network;
+mod operator;
 mod panics;
 mod plain;
 mod plan;

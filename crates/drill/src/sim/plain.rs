@@ -1,14 +1,17 @@
 //! A client that keeps its own lease with nothing but HTTP, as a script with curl does: an id of its own, the token that the
 //! daemon made for it, renewals, and often a request that waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Name;
 use leasehold_core::clock::{Clock, Moment, until};
+use leasehold_core::policy::Class;
 use leasehold_http::Asked;
 use leasehold_http::wire::{Granted, millis};
 use serde_json::{Value, json};
 
+use super::drift::Nanos;
 use super::tenant::{Held, Lost, Tenant, Told, Way, refused};
 use crate::history::Answer;
 
@@ -22,11 +25,16 @@ impl Way for Plain {
         ttl - ttl / 100 - Duration::from_millis(20)
     }
 
-    fn fail_open(_: &Tenant<Self>) -> bool {
+    /// Every request says for itself what it wants: what an operator makes of the daemon's class is not for it.
+    fn classes(client: &Tenant<Self>, _: Nanos) -> Vec<Arc<Class>> {
+        vec![Arc::clone(&client.class)]
+    }
+
+    fn fail_open(_: &Class) -> bool {
         false
     }
 
-    fn continues(_: &Tenant<Self>) -> bool {
+    fn continues(_: &Class) -> bool {
         false
     }
 

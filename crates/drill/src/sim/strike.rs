@@ -242,6 +242,8 @@ impl What {
             Self::Step { .. } => "store: its clock is stepped",
             Self::Reboot { .. } => "store: its host boots anew",
             Self::Deaf { .. } => "store: tells no waiter",
+            Self::Override { .. } if there => "operator: overrides the daemon's policy",
+            Self::Break { .. } if there => "operator: breaks a lease through the daemon",
             Self::Override { .. } => "operator: overrides a policy",
             Self::Break { .. } => "operator: breaks a lease",
         }

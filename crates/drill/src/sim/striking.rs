@@ -26,27 +26,21 @@ impl Director {
             mends: false,
         });
         let kind = strike.what.kind(plan.daemon_slot());
-        self.world.lock().count(kind);
-        match &strike.what {
-            What::Pause { client, lasts } => self.pause(*client, *lasts),
+        if self.carry_out(&strike.what, kind) {
+            self.world.lock().count(kind);
+        }
+    }
+
+    /// True if it has happened. What an operator does and a fail-over are counted where they take effect, which is later.
+    fn carry_out(&mut self, what: &What, kind: &'static str) -> bool {
+        match what {
+            What::Pause { client, lasts } => return self.pause(*client, *lasts),
             What::Kill { client, lasts } => {
-                self.kill(*client);
+                let killed = self.kill(*client);
                 self.later(*lasts, Mend::Return(*client));
+                return killed;
             }
-            What::Leave { client, lasts } => {
-                if self.serves(*client) {
-                    if let Some(daemon) = &self.daemon {
-                        daemon.leave();
-                        self.later(*lasts, Mend::Return(*client));
-                    }
-                    return;
-                }
-                let bound = Duration::from_nanos((self.plan.longest() / 4).clamp(100 * MS, 2 * SEC));
-                if let Some(process) = self.processes.get_mut(*client).and_then(Option::as_mut) {
-                    process.leave(bound);
-                    self.later(*lasts, Mend::Return(*client));
-                }
-            }
+            What::Leave { client, lasts } => return self.leave(*client, *lasts),
             What::Outage { how, lasts } => {
                 let service = OUTAGES.iter().find(|(word, _)| word == how);
                 self.serve(service.map_or(Service::Silent, |(_, service)| *service));
@@ -62,27 +56,27 @@ impl Director {
                 if let Some(host) = state.hosts.get_mut(*client) {
                     host.cut = Some(*silent);
                     host.cut_until = until;
-                    if plan.mistake == Mistake::SteppedClock {
+                    if self.plan.mistake == Mistake::SteppedClock {
                         host.behind += *lasts;
                     }
                 }
                 drop(state);
                 self.later(*lasts, Mend::Rejoin(*client));
             }
+            // Fences do not go back as long as the store's clock does not: a store does one or the other here.
+            What::Flush if self.stepped_back => return false,
             What::Flush => {
-                if !self.stepped_back {
-                    self.forgetful = true;
-                    self.world.lock().engine.flush();
-                    self.note(Entry::Forgot);
-                }
+                self.forgetful = true;
+                self.world.lock().engine.flush();
+                self.note(Entry::Forgot);
             }
             What::FailOver { lag, away } => {
                 self.forgetful = true;
                 self.world.lock().engine.lag();
-                self.later(*lag, Mend::TakeOver { away: *away });
+                self.later(*lag, Mend::TakeOver { away: *away, kind });
+                return false;
             }
-            // Fences do not go back as long as the store's clock does not: a store does one or the other here.
-            What::Step { by } if *by < 0 && self.forgetful => {}
+            What::Step { by } if *by < 0 && self.forgetful => return false,
             What::Step { by } => {
                 self.stepped_back |= *by < 0;
                 self.world.lock().engine.step(*by);
@@ -95,7 +89,7 @@ impl Director {
                 self.world.lock().engine.reboot();
                 self.note(Entry::Forgot);
                 // Only what shares the store's host goes down with it.
-                let slots = match plan.daemon_slot() {
+                let slots = match self.plan.daemon_slot() {
                     Some(daemon) => daemon..daemon + 1,
                     None => 0..self.processes.len(),
                 };
@@ -114,9 +108,16 @@ impl Director {
                 field,
                 value,
                 lasts,
-            } => self.override_policy(*client, *class, field, value, *lasts),
-            What::Break { client, name } => self.break_lease(*client, *name),
+            } => {
+                self.override_policy(*client, *class, (field, value), *lasts, kind);
+                return false;
+            }
+            What::Break { client, name } => {
+                self.break_lease(*client, *name, kind);
+                return false;
+            }
         }
+        true
     }
 
     pub(super) fn mend(&mut self, mend: Mend) -> Result<(), String> {
@@ -142,9 +143,12 @@ impl Director {
                     host.cut = None;
                 }
             }
-            Mend::TakeOver { away } => {
+            Mend::TakeOver { away, kind } => {
                 if !self.stepped_back {
-                    self.world.lock().engine.fail_over();
+                    let mut state = self.world.lock();
+                    state.engine.fail_over();
+                    state.count(kind);
+                    drop(state);
                     self.note(Entry::Forgot);
                     self.serve(Service::ReadOnly);
                     self.later(away, Mend::Serve);
@@ -179,7 +183,7 @@ impl Director {
         self.note(Entry::Signal { client, signal });
     }
 
-    fn pause(&self, slot: usize, lasts: Nanos) {
+    fn pause(&self, slot: usize, lasts: Nanos) -> bool {
         let mut state = self.world.lock();
         let (now, horizon) = (state.now, self.horizon);
         let Some(host) = state
@@ -187,7 +191,7 @@ impl Director {
             .get_mut(slot)
             .filter(|host| host.alive && host.paused_until <= now)
         else {
-            return;
+            return false;
         };
         host.paused_from = now;
         host.paused_until = now.saturating_add(lasts).min(horizon);
@@ -195,22 +199,49 @@ impl Director {
         drop(state);
         self.later(lasts, Mend::Continue(slot, life));
         self.signal(client, "stop");
+        true
     }
 
-    fn kill(&mut self, slot: usize) {
+    fn leave(&mut self, slot: usize, lasts: Nanos) -> bool {
+        let bound = Duration::from_nanos((self.plan.longest() / 4).clamp(100 * MS, 2 * SEC));
+        let (there, leaves) = match &self.daemon {
+            Some(daemon) if self.serves(slot) => {
+                let leaves = daemon.leaves();
+                daemon.leave();
+                (true, leaves)
+            }
+            _ => match self.processes.get_mut(slot).and_then(Option::as_mut) {
+                Some(process) => {
+                    let leaves = process.leaves();
+                    process.leave(bound);
+                    (true, leaves)
+                }
+                None => (false, false),
+            },
+        };
+        if there {
+            self.later(lasts, Mend::Return(slot));
+        }
+        there && !leaves
+    }
+
+    fn kill(&mut self, slot: usize) -> bool {
         if self.serves(slot) {
             return self.kill_daemon(slot);
         }
         let Some(process) = self.processes.get_mut(slot).and_then(Option::take) else {
-            return;
+            return false;
         };
         self.signal(process.who.as_ref().to_owned(), "kill");
         drop(process);
+        true
     }
 
     /// The daemon dies at once: its process, whose connections are then closed, or its machine, of which nothing is heard.
-    fn kill_daemon(&mut self, slot: usize) {
-        let Some(daemon) = self.daemon.take() else { return };
+    fn kill_daemon(&mut self, slot: usize) -> bool {
+        let Some(daemon) = self.daemon.take() else {
+            return false;
+        };
         self.signal(daemon.who.clone(), "kill");
         let mut state = self.world.lock();
         let life = state.hosts.get(slot).map_or(0, |host| host.life);
@@ -220,6 +251,7 @@ impl Director {
         }
         drop(state);
         drop(daemon);
+        true
     }
 
     /// The next daemon takes the place of one that was killed or has ended.
@@ -269,48 +301,5 @@ impl Director {
             *place = None;
         }
         self.open(slot)
-    }
-
-    fn override_policy(&mut self, slot: usize, class: usize, field: &str, value: &str, lasts: Nanos) {
-        let (Some(class), now) = (self.plan.classes.get(class), self.now()) else {
-            return;
-        };
-        let name = class.name.clone();
-        let lasts = lasts.min(self.horizon.saturating_sub(now)).max(MS);
-        let Some(process) = self.processes.get_mut(slot).and_then(Option::as_mut) else {
-            return;
-        };
-        let Some(worker) = process.worker(&name, 9) else {
-            return;
-        };
-        let (field, value) = (field.to_owned(), value.to_owned());
-        process.spawn(worker.change(field, value, Duration::from_nanos(lasts)));
-    }
-
-    fn break_lease(&mut self, slot: usize, name: usize) {
-        let state = self.world.lock();
-        let now = state.now;
-        let lease = state
-            .names
-            .get(name)
-            .and_then(|name| state.engine.lease(name, now));
-        drop(state);
-        let Some((name, fence)) = lease.and_then(|lease| Some((lease.name, lease.fence?))) else {
-            return;
-        };
-        let broke = Entry::Broke {
-            name: name.to_string(),
-            fence,
-        };
-        let Some(process) = self.processes.get_mut(slot).and_then(Option::as_mut) else {
-            return;
-        };
-        let Some(locks) = process.locks.clone() else {
-            return;
-        };
-        process.spawn(async move {
-            let _ = locks.break_lease(&name, fence, "operator: simulated").await;
-        });
-        self.note(broke);
     }
 }

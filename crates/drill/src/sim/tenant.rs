@@ -4,7 +4,7 @@
 //! became of a request. What it believes is written down like what the library's own client believes. How it asks, stays
 //! and lets go is its [`Way`]: [`kept`](super::kept) or [`plain`](super::plain).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) struct Tenant<W> {
     /// Who writes, sends to the target and draws.
     pub(super) me: Arc<Worker>,
     pub(super) daemon: Arc<Daemon>,
-    /// The class as the daemon has it.
+    /// The class as the daemon's file has it.
     pub(super) class: Arc<Class>,
     /// Numbers what is told; shared by such tasks of a process.
     pub(super) told: Arc<AtomicU64>,
@@ -60,11 +60,14 @@ pub(super) trait Way: Sized + Send + Sync + 'static {
     /// How much of what was confirmed its holder may use, by its own clock.
     fn usable(client: &Tenant<Self>) -> Duration;
 
+    /// The class that its holds live by as it was at a moment and has become since, the newest last.
+    fn classes(client: &Tenant<Self>, since: Nanos) -> Vec<Arc<Class>>;
+
     /// It may run without a lease.
-    fn fail_open(client: &Tenant<Self>) -> bool;
+    fn fail_open(class: &Class) -> bool;
 
     /// It may go on without a lease.
-    fn continues(client: &Tenant<Self>) -> bool;
+    fn continues(class: &Class) -> bool;
 
     /// One request for a lock; the id is the same each time.
     fn ask(
@@ -114,17 +117,50 @@ impl<W: Way> Tenant<W> {
         self.give_back(&held).await;
     }
 
+    /// Writes down what the class is now.
     fn note_class(&self) {
+        if let Some(class) = W::classes(self, self.me.now()).pop() {
+            self.me.note(self.terms(&class, W::fail_open(&class)));
+            *self.me.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(class);
+        }
+    }
+
+    /// Writes down what the class is now, if that is not what was last written.
+    fn note_change(&self) {
+        let said = self.me.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if W::classes(self, self.me.now()).pop() != said {
+            self.note_class();
+        }
+    }
+
+    /// An operator changed the class while its daemon was asked: nobody knows under which of its terms the daemon answered, so
+    /// those count that allow the answer.
+    fn note_doubt(&self, began: Nanos, answer: Answer) {
+        let classes = W::classes(self, began);
+        let Some(class) = classes.last().filter(|_| classes.len() > 1) else {
+            return;
+        };
+        let mut open = classes.iter().map(|class| W::fail_open(class));
+        let fail_open = match answer {
+            Answer::LocalOnly => open.any(|open| open),
+            Answer::Unavailable => open.all(|open| open),
+            _ => return,
+        };
+        let terms = self.terms(class, fail_open);
+        self.me.world.lock().tape.note(began, &self.me.who, terms);
+    }
+
+    fn terms(&self, class: &Class, fail_open: bool) -> Entry {
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let usable = nanos(W::usable(self));
-        self.me.note(Entry::Class {
+        Entry::Class {
             class: self.me.class.clone(),
-            ttl: nanos(self.class.ttl.get() + self.class.release.lock_delay),
+            ttl: nanos(class.ttl.get() + class.release.lock_delay),
             // In true time: the slowest clock makes the most of it.
             usable: usable + usable / 1_000_000 * (MOST_DRIFT + 100) + MS / 100,
-            fail_open: W::fail_open(self),
-            continues: W::continues(self),
-        });
+            fail_open,
+            continues: W::continues(class),
+        }
     }
 
     /// An event of the client's own, as the library's client would tell it.
@@ -153,6 +189,7 @@ impl<W: Way> Tenant<W> {
         });
         let id = format!("{}-{attempt}", self.me.who);
         let (answer, held) = self.insist(attempt, &id, name).await;
+        self.note_doubt(began, answer);
         let fence = held.as_ref().and_then(|held| held.fence);
         self.me.note(Entry::Answered {
             attempt,
@@ -261,6 +298,7 @@ impl<W: Way> Tenant<W> {
         if self.me.clock.now() >= held.deadline {
             return Err(Lost);
         }
+        self.note_change();
         self.me.note(Entry::Claimed {
             attempt: held.attempt,
             until: self.me.clock.when(held.deadline),

@@ -97,7 +97,7 @@ impl Worker {
     }
 
     /// An operator changes a field of the class for a while.
-    pub(super) async fn change(self, field: String, value: String, lasts: Duration) {
+    pub(super) async fn change(self, field: String, value: String, lasts: Duration, kind: &'static str) {
         let reason = "simulated";
         if self
             .locks
@@ -106,6 +106,7 @@ impl Worker {
         {
             return;
         }
+        self.world.lock().count(kind);
         self.note_class();
         self.clock.sleep(lasts).await;
         self.note_class();

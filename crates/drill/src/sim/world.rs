@@ -15,6 +15,7 @@ use super::books::Books;
 use super::drift::{Drift, NEVER, Nanos};
 use super::engine::{Engine, Reply};
 use super::network::Network;
+use super::operator::InForce;
 use super::plan::Plan;
 use super::tape::Tape;
 use super::target::{Answered, Target, Write};
@@ -65,7 +66,7 @@ pub(super) enum Mend {
     Return(usize),
     Serve,
     Rejoin(usize),
-    TakeOver { away: Nanos },
+    TakeOver { away: Nanos, kind: &'static str },
     Hear,
 }
 
@@ -126,6 +127,8 @@ pub(super) struct State {
     pub(super) network: Network,
     pub(super) wire: Wire,
     pub(super) books: Books,
+    /// What an operator made of the daemon's classes.
+    pub(super) in_force: InForce,
     /// The daemon's waiters, by the bells that it listens to: how many listen.
     pub(super) bells: BTreeMap<String, usize>,
     /// How often each kind of fault happened.
@@ -220,6 +223,7 @@ impl World {
             network: Network::default(),
             wire: Wire::default(),
             books,
+            in_force: InForce::default(),
             bells: BTreeMap::new(),
             faults: BTreeMap::new(),
             engine,
