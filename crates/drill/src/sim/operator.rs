@@ -76,7 +76,9 @@ impl Director {
         lasts: Duration,
         kind: &'static str,
     ) {
-        let Some((daemon, locks)) = self.reached() else { return };
+        let Some((daemon, locks)) = self.reached() else {
+            return;
+        };
         let (world, clock) = (Arc::clone(&self.world), daemon.clock());
         daemon.operate(async move {
             if locks

@@ -4,8 +4,8 @@
 //! became of a request. What it believes is written down like what the library's own client believes. How it asks, stays
 //! and lets go is its [`Way`]: [`kept`](super::kept) or [`plain`](super::plain).
 
-use std::sync::{Arc, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::clock::{Clock, Moment};
@@ -127,7 +127,12 @@ impl<W: Way> Tenant<W> {
 
     /// Writes down what the class is now, if that is not what was last written.
     fn note_change(&self) {
-        let said = self.me.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let said = self
+            .me
+            .said
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if W::classes(self, self.me.now()).pop() != said {
             self.note_class();
         }
