@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use leasehold::clock::{BootClock, Clock, ClockExt};
 use leasehold_drill::history::Record;
-use leasehold_drill::sim::{Campaign, Failure, Mistake, Plan, Progress, Shrunk, World, campaign, replay};
+use leasehold_drill::sim::{
+    Campaign, Failure, Mistake, Orphans, Plan, Progress, Shrunk, World, campaign, replay,
+};
 
 use super::args::SimulateArgs;
 use super::{interrupted, runtime};
@@ -81,6 +83,10 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
                     writeln!(out, "{times:>10}  {fault}")?;
                 }
             }
+            if !args.daemon {
+                let orphans = *progress.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+                writeln!(out, "{}", told(orphans))?;
+            }
             say(&format!(
                 "{:.0} histories a second on {} threads",
                 done as f64 / took.max(0.001),
@@ -89,6 +95,20 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
             Ok(true)
         }
     }
+}
+
+/// What was left of acquires that had ended without a hold, and for how long.
+fn told(orphans: Orphans) -> String {
+    let Orphans { count, soon, .. } = orphans;
+    let (age, allowed) = orphans.oldest;
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    format!(
+        "{count} leases stood although their acquire had ended without a hold: {:.1} % were gone within 1 s, the oldest stood {:.1} s of the \
+         {:.1} s that it may",
+        soon as f64 / count.max(1) as f64 * 100.0,
+        seconds(age),
+        seconds(allowed)
+    )
 }
 
 /// How a campaign ended.

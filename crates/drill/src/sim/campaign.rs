@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::director::{Run, live};
 use super::mistake::Mistake;
+use super::orphans::Orphans;
 use super::plan::{Plan, World};
 use super::shrink::{Shrunk, shrink};
 
@@ -40,6 +41,8 @@ pub struct Progress {
     pub lasted: AtomicU64,
     /// How often each kind of fault happened in them.
     pub faults: Mutex<BTreeMap<&'static str, u64>>,
+    /// How long leases that nobody wanted stood in them.
+    pub orphans: Mutex<Orphans>,
     /// Stop at the next history.
     pub stop: AtomicBool,
 }
@@ -55,6 +58,8 @@ impl Progress {
         for (fault, times) in &run.faults {
             *faults.entry(fault).or_default() += times;
         }
+        let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+        orphans.add(run.orphans);
     }
 }
 

@@ -11,6 +11,7 @@ use super::daemon::Daemon;
 use super::dice::Dice;
 use super::drift::{Drift, MOST_DRIFT, Nanos, SEC};
 use super::engine::{Engine, Kind};
+use super::orphans::Orphans;
 use super::panics;
 use super::plan::{Plan, Route};
 use super::process::Process;
@@ -33,6 +34,8 @@ pub struct Run {
     pub struck: Vec<u64>,
     /// How often each kind of fault happened.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Leases that stood although their acquire had ended without a hold. Not with a daemon.
+    pub orphans: Orphans,
     /// How much happened.
     pub events: u64,
     /// How long it took, in simulated nanoseconds.
@@ -360,6 +363,7 @@ impl Director {
         let (mut struck, lasted) = (std::mem::take(&mut state.network.struck), state.now - began);
         struck.append(&mut state.wire.struck);
         let faults = std::mem::take(&mut state.faults);
+        let orphans = state.orphaned();
         drop(state);
         let judgement = judge(&history);
         Run {
@@ -367,6 +371,7 @@ impl Director {
             judgement,
             struck,
             faults,
+            orphans,
             events,
             lasted,
         }

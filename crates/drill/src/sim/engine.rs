@@ -218,8 +218,8 @@ impl Engine {
         alive: impl Fn(&Token) -> bool,
     ) -> (Reply, Option<Token>) {
         let now = self.clock(at);
-        let mut giving = giving.clone();
-        match self.mistake {
+        let (mut giving, mistake) = (giving.clone(), self.mistake);
+        match mistake {
             Mistake::ReleaseWithoutComparing => {
                 if let Some(fence) = self
                     .table
@@ -230,6 +230,9 @@ impl Engine {
                 }
             }
             Mistake::NoTombstone => giving.tombstone = None,
+            Mistake::UndoRenews if giving.tombstone.is_some() && self.renew_instead(&giving, now) => {
+                return (Reply::Given(Given::Released), None);
+            }
             _ => {}
         }
         let micros = match (self.mistake, self.kind) {
@@ -256,6 +259,25 @@ impl Engine {
             }
         }
         (Reply::Given(given), woken)
+    }
+
+    /// For [`Mistake::UndoRenews`].
+    fn renew_instead(&mut self, giving: &Giving, now: Moment) -> bool {
+        let lease = self.table.inspect(&giving.name, now);
+        let (Claim::Owner(token), Some(fence)) = (&giving.claim, lease.and_then(|lease| lease.fence)) else {
+            return false;
+        };
+        let Ok(ttl) = Ttl::new(Duration::from_secs(10)) else {
+            return false;
+        };
+        let renewal = Renewal {
+            name: giving.name.clone(),
+            token: token.clone(),
+            fence,
+            ttl,
+            lock_delay: Duration::ZERO,
+        };
+        matches!(self.table.renew(&renewal, now), Renewed::Extended { .. })
     }
 
     /// The live lease of a name.

@@ -244,6 +244,8 @@ impl Director {
     }
 
     pub(super) fn quiet(&self) {
+        let overdue = self.world.lock().orphaned().overdue;
+        self.left("store", "leases of nobody past their time to live", overdue);
         self.note(Entry::Quiet);
         self.note_leases();
         let rows = self.world.lock().target.rows();

@@ -37,11 +37,13 @@ pub enum Mistake {
     LastComeFirstServed,
     /// A task of the process panics when its write is refused, and nobody waits for that task.
     PanicsWhenRefused,
+    /// The store takes an undo for a renewal: the lease that nobody wants goes on.
+    UndoRenews,
 }
 
 impl Mistake {
     /// Every mistake that must be caught.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::UnfencedTarget,
         Self::ReleaseWithoutComparing,
         Self::RenewWithoutComparing,
@@ -56,6 +58,7 @@ impl Mistake {
         Self::DeadWaiterKeepsLease,
         Self::LastComeFirstServed,
         Self::PanicsWhenRefused,
+        Self::UndoRenews,
     ];
 
     /// As people type it.
@@ -77,6 +80,7 @@ impl Mistake {
             Self::DeadWaiterKeepsLease => "dead-waiter-keeps-lease",
             Self::LastComeFirstServed => "last-come-first-served",
             Self::PanicsWhenRefused => "panics-when-refused",
+            Self::UndoRenews => "undo-renews",
         }
     }
 
@@ -103,7 +107,7 @@ impl Mistake {
             Self::CounterWithoutFloor | Self::FenceRepeated => "I2",
             Self::NoTombstone | Self::SilenceIsANo => "I6",
             Self::CachedValidity => "I5",
-            Self::PanicsWhenRefused => "L3",
+            Self::PanicsWhenRefused | Self::UndoRenews => "L3",
             Self::DeadWaiterKeepsLease => "L5",
             Self::LastComeFirstServed => "L6",
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::Token;
-use leasehold_core::store::Cause;
+use leasehold_core::store::{Answer, Cause};
 use tokio::sync::oneshot;
 
 use super::dice::Dice;
@@ -49,6 +49,12 @@ impl State {
         within: Duration,
         to: oneshot::Sender<Reply>,
     ) {
+        // Behind a daemon, which acquire a question belongs to is not known here.
+        if let Verb::Ask(ask) = &verb
+            && self.plan.daemon.is_none()
+        {
+            self.orphans.asks(slot, life, ask);
+        }
         let number = self.network.sent;
         self.network.sent += 1;
         let dice = Dice::keyed(self.plan.seed, [0x3e55, number, 0]);
@@ -174,6 +180,16 @@ impl State {
                         .any(|(slot, host)| host.alive && host.who(slot) == token.holder()),
                 };
                 let (reply, woken) = self.engine.apply(&verb, (slot, life), now, alive);
+                match (&verb, &reply) {
+                    (Verb::Ask(ask), Reply::Asked(Answer::Granted(_))) => self.owns(&ask.name, &ask.token),
+                    (Verb::Release(giving), _) => {
+                        if let Some(token) = &woken {
+                            self.owns(&giving.name, token);
+                        }
+                    }
+                    _ => {}
+                }
+                self.watch_leases();
                 if let Some(token) = woken {
                     self.ring(token.holder(), token.random().to_owned(), number);
                 }

@@ -289,6 +289,8 @@ impl Drop for Process {
             host.alive = false;
             host.paused_until = 0;
         }
+        let now = state.now;
+        state.orphans.dies(self.slot, now);
         let wakers = state.hang_up_all(self.slot);
         drop(state);
         drop(wakers);

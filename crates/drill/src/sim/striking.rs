@@ -26,9 +26,12 @@ impl Director {
             mends: false,
         });
         let kind = strike.what.kind(plan.daemon_slot());
-        if self.carry_out(&strike.what, kind) {
-            self.world.lock().count(kind);
+        let happened = self.carry_out(&strike.what, kind);
+        let mut state = self.world.lock();
+        if happened {
+            state.count(kind);
         }
+        state.watch_leases();
     }
 
     /// True if it has happened. What an operator does and a fail-over are counted where they take effect, which is later.
@@ -79,7 +82,12 @@ impl Director {
             What::Step { by } if *by < 0 && self.forgetful => return false,
             What::Step { by } => {
                 self.stepped_back |= *by < 0;
-                self.world.lock().engine.step(*by);
+                let mut state = self.world.lock();
+                state.engine.step(*by);
+                if *by < 0 {
+                    state.orphans.back += by.unsigned_abs();
+                }
+                drop(state);
                 // A clock that jumps ahead ends leases early.
                 if *by > 0 {
                     self.note(Entry::Forgot);
@@ -148,6 +156,7 @@ impl Director {
                     let mut state = self.world.lock();
                     state.engine.fail_over();
                     state.count(kind);
+                    state.watch_leases();
                     drop(state);
                     self.note(Entry::Forgot);
                     self.serve(Service::ReadOnly);

@@ -140,6 +140,8 @@ impl Worker {
         self.note_class();
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
         let sent = self.now();
+        let me = (self.slot, self.life, self.class.as_str());
+        self.world.lock().orphans.begins(me);
         self.note(Entry::Asked {
             attempt,
             name: name.to_string(),
@@ -148,6 +150,9 @@ impl Worker {
         let answered = |answer, fence| {
             // An error ends as the class in force says, not as the one that it began with.
             self.note_class();
+            let held = matches!(answer, Answer::Held | Answer::LocalOnly);
+            let now = self.now();
+            self.world.lock().orphans.ends(me, held, now);
             self.note(Entry::Answered {
                 attempt,
                 sent,

@@ -16,6 +16,7 @@ use super::drift::{Drift, NEVER, Nanos};
 use super::engine::{Engine, Reply};
 use super::network::Network;
 use super::operator::InForce;
+use super::orphans::Ledger;
 use super::plan::Plan;
 use super::tape::Tape;
 use super::target::{Answered, Target, Write};
@@ -134,6 +135,8 @@ pub(super) struct State {
     /// How often each kind of fault happened.
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) engine: Engine,
+    /// Leases that nobody wants.
+    pub(super) orphans: Ledger,
     pub(super) target: Target,
     pub(super) tape: Tape,
     /// Faults are over.
@@ -227,6 +230,7 @@ impl World {
             bells: BTreeMap::new(),
             faults: BTreeMap::new(),
             engine,
+            orphans: Ledger::default(),
             target,
             tape: Tape::default(),
             healed: false,

@@ -53,6 +53,7 @@ must_break! {
     a_dead_waiter_that_keeps_the_lease_is_caught: DeadWaiterKeepsLease,
     last_come_first_served_is_caught: LastComeFirstServed,
     a_panic_in_a_task_that_nobody_waits_for_is_caught: PanicsWhenRefused,
+    an_undo_that_renews_is_caught: UndoRenews,
 }
 
 /// Without its mistake, the very plan that showed it is clean: it is the mistake that was found.
