@@ -15,6 +15,7 @@ use leasehold_core::{Fence, Name, Token, Ttl};
 
 use super::drift::{Drift, Nanos};
 use super::mistake::Mistake;
+use super::places::Places;
 
 /// Whose semantics the store has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,7 @@ pub(super) struct Engine {
     counted: BTreeSet<Name>,
     /// The highest fence ever: what a durable counter stands at.
     highest: u64,
+    places: Places,
     mistake: Mistake,
     /// For [`Mistake::FenceRepeated`].
     first: BTreeMap<(String, Name), Fence>,
@@ -106,6 +108,7 @@ impl Engine {
             checked: BTreeSet::new(),
             counted: BTreeSet::new(),
             highest: 0,
+            places: Places::default(),
             mistake,
             first: BTreeMap::new(),
             last_come: BTreeMap::new(),
@@ -174,6 +177,7 @@ impl Engine {
             (_, Kind::Redis) if self.checked.contains(&wire) && self.counted.contains(&ask.name) => 0,
             (_, Kind::Redis) => self.micros(at),
         };
+        self.places.asks(&ask, from);
         if self.mistake == Mistake::LastComeFirstServed && ask.queue.is_some() {
             self.last_come.insert(ask.name.clone(), ask.token.clone());
         }
@@ -184,6 +188,7 @@ impl Engine {
         let Answer::Granted(mut grant) = answer else {
             return Reply::Asked(answer);
         };
+        self.places.over(&ask.token);
         self.checked.insert(wire);
         self.counted.insert(ask.name.clone());
         self.highest = self.highest.max(grant.fence.get());
@@ -219,6 +224,7 @@ impl Engine {
     ) -> (Reply, Option<Token>) {
         let now = self.clock(at);
         let (mut giving, mistake) = (giving.clone(), self.mistake);
+        self.places.gives(&giving);
         match mistake {
             Mistake::ReleaseWithoutComparing => {
                 if let Some(fence) = self
@@ -232,6 +238,9 @@ impl Engine {
             Mistake::NoTombstone => giving.tombstone = None,
             Mistake::UndoRenews if giving.tombstone.is_some() && self.renew_instead(&giving, now) => {
                 return (Reply::Given(Given::Released), None);
+            }
+            Mistake::PlaceStays if giving.tombstone.is_some() && !self.ends(&giving, now) => {
+                return (Reply::Given(Given::NotOwned), None);
             }
             _ => {}
         }
@@ -259,6 +268,12 @@ impl Engine {
             }
         }
         (Reply::Given(given), woken)
+    }
+
+    /// This ends a lease, and is not only a precaution.
+    fn ends(&self, giving: &Giving, now: Moment) -> bool {
+        let (given, _) = self.table.clone().release(giving, now, 0, |_| false);
+        given == Given::Released
     }
 
     /// For [`Mistake::UndoRenews`].
@@ -290,15 +305,15 @@ impl Engine {
         self.table.list("", usize::MAX, self.clock(at)).leases
     }
 
-    /// Waiters that are registered with a place that has not run out.
-    pub(super) fn waiters(&self, at: Nanos) -> u64 {
-        let leases = self.leases(at);
-        leases.iter().filter_map(|lease| lease.waiters).sum()
+    /// Places of those who wait no more, now that nobody does.
+    pub(super) fn waiters(&self, at: Nanos, lives: impl Fn((usize, u32)) -> bool) -> u64 {
+        self.places.kept(&self.table, self.clock(at), lives)
     }
 
     /// A flush, or a restart without persistence.
     pub(super) fn flush(&mut self) {
         self.table.lose_everything();
+        self.places.forget();
         self.counted.clear();
     }
 
@@ -310,6 +325,7 @@ impl Engine {
     /// The replica takes over; every connection is gone.
     pub(super) fn fail_over(&mut self) {
         self.table = self.replica.take().unwrap_or_default();
+        self.places.forget();
         self.disconnect();
     }
 
@@ -322,6 +338,7 @@ impl Engine {
     /// Another boot: all leases are void, the fences go on.
     pub(super) fn reboot(&mut self) {
         self.table.lose_everything();
+        self.places.forget();
         self.disconnect();
     }
 

@@ -92,10 +92,27 @@ impl Director {
     /// Everyone has done what they had to do: what is in the store now belongs to someone who knows it.
     pub(super) fn calm(&self) {
         self.note(Entry::Calm);
-        // A message that the network repeated long after its answer can grant a lease to nobody; its TTL bounds that.
+        // A message that the network repeated long after its answer can grant a lease, or a place, to nobody; its time to live
+        // bounds that.
         if !self.world.lock().network.repeated {
+            self.note_waiters();
             self.note_leases();
         }
+    }
+
+    /// Whoever waited has left. Not so behind a daemon: it leaves once for a caller that is gone, and if that is lost, the place runs out.
+    fn note_waiters(&self) {
+        let state = self.world.lock();
+        let lives = |(slot, life): (usize, u32)| {
+            let host = state.hosts.get(slot);
+            host.is_some_and(|host| host.alive && host.life == life)
+        };
+        let waiters = match &self.plan.daemon {
+            Some(_) => 0,
+            None => state.engine.waiters(state.now, lives),
+        };
+        drop(state);
+        self.left("store", "waiters", waiters);
     }
 
     fn note_leases(&self) {
@@ -201,10 +218,6 @@ impl Director {
             self.left(&process.who, "listeners", process.wakers.len() as u64);
             process.tally();
         }
-        let state = self.world.lock();
-        let waiters = state.engine.waiters(state.now);
-        drop(state);
-        self.left("store", "waiters", waiters);
         for process in self.processes.iter_mut().flatten() {
             process.close();
         }

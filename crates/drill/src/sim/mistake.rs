@@ -39,11 +39,13 @@ pub enum Mistake {
     PanicsWhenRefused,
     /// The store takes an undo for a renewal: the lease that nobody wants goes on.
     UndoRenews,
+    /// The store keeps the place of a waiter that has left.
+    PlaceStays,
 }
 
 impl Mistake {
     /// Every mistake that must be caught.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::UnfencedTarget,
         Self::ReleaseWithoutComparing,
         Self::RenewWithoutComparing,
@@ -59,6 +61,7 @@ impl Mistake {
         Self::LastComeFirstServed,
         Self::PanicsWhenRefused,
         Self::UndoRenews,
+        Self::PlaceStays,
     ];
 
     /// As people type it.
@@ -81,6 +84,7 @@ impl Mistake {
             Self::LastComeFirstServed => "last-come-first-served",
             Self::PanicsWhenRefused => "panics-when-refused",
             Self::UndoRenews => "undo-renews",
+            Self::PlaceStays => "place-stays",
         }
     }
 
@@ -107,7 +111,7 @@ impl Mistake {
             Self::CounterWithoutFloor | Self::FenceRepeated => "I2",
             Self::NoTombstone | Self::SilenceIsANo => "I6",
             Self::CachedValidity => "I5",
-            Self::PanicsWhenRefused | Self::UndoRenews => "L3",
+            Self::PanicsWhenRefused | Self::UndoRenews | Self::PlaceStays => "L3",
             Self::DeadWaiterKeepsLease => "L5",
             Self::LastComeFirstServed => "L6",
         }

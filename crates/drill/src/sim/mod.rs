@@ -27,6 +27,7 @@ mod network;
 mod operator;
 mod orphans;
 mod panics;
+mod places;
 mod plain;
 mod plan;
 mod process;

@@ -54,6 +54,7 @@ must_break! {
     last_come_first_served_is_caught: LastComeFirstServed,
     a_panic_in_a_task_that_nobody_waits_for_is_caught: PanicsWhenRefused,
     an_undo_that_renews_is_caught: UndoRenews,
+    a_place_that_stays_is_caught: PlaceStays,
 }
 
 /// Without its mistake, the very plan that showed it is clean: it is the mistake that was found.
