@@ -64,7 +64,7 @@ pub(super) enum Service {
     ReadOnly,
     /// Loading its data: definitely not done.
     Loading,
-    /// Out of memory, or the disk is full: asks are refused, renewals and releases work.
+    /// Out of memory, or the disk is full: what takes room is refused, renewals and releases work.
     Full,
 }
 
@@ -127,19 +127,37 @@ impl Engine {
     }
 
     /// Why a message is turned away at the door, if it is.
-    pub(super) fn turned_away(&self, verb: &Verb) -> Option<Reply> {
+    pub(super) fn turned_away(&self, verb: &Verb, at: Nanos) -> Option<Reply> {
         let cause = match self.service {
             Service::Serving | Service::Silent => return None,
             Service::Refusing => Cause::Unreachable,
             Service::ReadOnly => Cause::ReadOnly,
             Service::Loading => Cause::Overloaded,
-            Service::Full if matches!(verb, Verb::Ask(_)) => Cause::Overloaded,
+            Service::Full if self.takes_room(verb, at) => Cause::Overloaded,
             Service::Full => return None,
         };
         Some(Reply::Failed {
             cause,
             unknown: false,
         })
+    }
+
+    /// A server that is out of memory refuses it. Redis refuses a tombstone too, unless the script has freed something before.
+    fn takes_room(&self, verb: &Verb, at: Nanos) -> bool {
+        match verb {
+            Verb::Ask(_) => true,
+            Verb::Renew(_) => false,
+            Verb::Release(giving) => {
+                let now = self.clock(at);
+                let lease = self.table.inspect(&giving.name, now);
+                // Where someone waits the script leaves the queue first.
+                let waited = lease
+                    .and_then(|lease| lease.waiters)
+                    .is_some_and(|waiters| waiters > 0);
+                let buries = giving.tombstone.is_some() && !waited;
+                self.kind == Kind::Redis && buries && !self.ends(giving, now)
+            }
+        }
     }
 
     /// Carries out a message; answers with whom to wake.
@@ -345,5 +363,32 @@ impl Engine {
     /// The wall clock is stepped.
     pub(super) fn step(&mut self, by: i64) {
         self.stepped += by;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::Holder;
+    use leasehold_core::rng::SeededRandom;
+
+    use super::*;
+
+    /// As `release.lua` does: an undo that ends a lease frees memory before its tombstone takes some; one that ends
+    /// nothing would only take some.
+    #[test]
+    fn out_of_memory_only_an_undo_that_ends_something_is_taken() {
+        let name = Name::new("sim:0").unwrap();
+        let token = |seed| Token::fresh(&Holder::new("c0.1").unwrap(), "c0", &SeededRandom::new(seed));
+        let undo = |token: &Token| Verb::Release(Giving::undo(name.clone(), token.clone()));
+        for kind in [Kind::Redis, Kind::Sqlite] {
+            let mut engine = Engine::new(kind, Drift { offset: 0, rate: 0 }, Mistake::Nothing);
+            let (owner, other) = (token(1), token(2));
+            let ask = Ask::new(name.clone(), owner.clone(), Ttl::MAX);
+            engine.apply(&Verb::Ask(ask), (0, 1), 0, |_| true);
+            engine.service = Service::Full;
+            assert!(engine.turned_away(&undo(&owner), 0).is_none(), "{kind:?}");
+            let refused = engine.turned_away(&undo(&other), 0).is_some();
+            assert_eq!(refused, kind == Kind::Redis, "{kind:?}");
+        }
     }
 }

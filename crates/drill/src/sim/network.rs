@@ -168,7 +168,7 @@ impl State {
         }
         let to = if copy { None } else { call.to.take() };
         let verb = call.verb.clone();
-        let reply = match self.engine.turned_away(&verb) {
+        let reply = match self.engine.turned_away(&verb, now) {
             Some(reply) => reply,
             None => {
                 let (hosts, bells) = (&self.hosts, &self.bells);
