@@ -15,9 +15,12 @@ use super::director::Director;
 use super::drift::{MS, Nanos};
 use crate::history::Entry;
 
-/// What the daemon's classes became, and when: those whose holds it keeps live by that. Nothing is what its file says.
+/// A class from a moment on; nothing is what the daemon's file says.
+type Version = (Nanos, Option<Arc<Class>>);
+
+/// What the daemon's classes became, and when: those whose holds it keeps live by that.
 #[derive(Debug, Default)]
-pub(super) struct InForce(BTreeMap<String, Vec<(Nanos, Option<Arc<Class>>)>>);
+pub(super) struct InForce(BTreeMap<String, Vec<Version>>);
 
 impl InForce {
     fn set(&mut self, class: &str, at: Nanos, to: Option<Arc<Class>>) {
