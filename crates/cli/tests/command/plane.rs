@@ -352,7 +352,7 @@ fn a_run_waits_for_a_person_and_can_be_watched_and_rerun() {
 fn replicas_break_in_turn_and_every_job_ends_once() {
     let stage = Stage::sqlite();
     let words = [
-        "drill", "plane", "--jobs", "60", "--runs", "6", "--within", "100s", "--slack", "5s",
+        "--store", "", "drill", "plane", "--jobs", "60", "--runs", "6", "--within", "100s", "--slack", "5s",
     ];
     let out = stage.run(&words);
     assert_eq!(code(&out), 0, "{}\n{}", printed(&out), said(&out));
@@ -367,8 +367,8 @@ fn replicas_break_in_turn_and_every_job_ends_once() {
 fn the_lock_store_fails_and_only_workflow_work_goes_on() {
     let stage = Stage::sqlite();
     let words = [
-        "drill", "plane", "--jobs", "60", "--runs", "20", "--outage", "8s", "--faults", "none", "--within",
-        "100s",
+        "--store", "", "drill", "plane", "--jobs", "60", "--runs", "20", "--outage", "8s", "--faults",
+        "none", "--within", "100s",
     ];
     let out = stage.run(&words);
     assert_eq!(code(&out), 0, "{}\n{}", printed(&out), said(&out));

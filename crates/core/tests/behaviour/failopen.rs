@@ -342,6 +342,30 @@ async fn a_debt_of_ones_own_is_no_conflict() {
     assert_eq!((a.count("debt_cleared"), a.count("healed")), (1, 1));
 }
 
+/// Someone else's lease is one, also while a debt of one's own on the same name is not cleared yet.
+#[tokio::test(start_paused = true)]
+async fn a_debt_of_ones_own_hides_nobody_elses_work() {
+    let bed = Bed::new();
+    let policy = "[class.workflow]\nacquire = { on_heal_conflict = \"fence\" }";
+    let (a, b) = (bed.client_with("a", policy), bed.client("b"));
+    let first = a.hold("workflow", "run:1").await;
+    let fence = first.fence().unwrap();
+    bed.chaos.release().down(true);
+    assert!(matches!(first.release().await, Outcome::Debt { .. }));
+    bed.chaos.acquire().down(true);
+    let hold = a.hold("workflow", "run:1").await;
+    // No time passes: its own releases do not get through meanwhile.
+    bed.chaos.release().down(false);
+    b.break_lease(&name("run:1"), fence, "host is gone").await.unwrap();
+    bed.chaos.release().down(true);
+    bed.chaos.acquire().down(false);
+    let _other = b.hold("workflow", "run:1").await;
+    bed.pass(secs(10)).await;
+    assert_eq!(a.left().await.debts, 1, "it still owes");
+    assert_eq!(a.count("overlap_confirmed"), 1);
+    assert_eq!(hold.standing(), Standing::Lost(Loss::HealConflict));
+}
+
 /// Nor is what an acquire that was given up may have left.
 #[tokio::test(start_paused = true)]
 async fn an_undo_of_ones_own_is_no_conflict() {
