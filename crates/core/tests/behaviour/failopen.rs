@@ -356,7 +356,9 @@ async fn a_debt_of_ones_own_hides_nobody_elses_work() {
     let hold = a.hold("workflow", "run:1").await;
     // No time passes: its own releases do not get through meanwhile.
     bed.chaos.release().down(false);
-    b.break_lease(&name("run:1"), fence, "host is gone").await.unwrap();
+    b.break_lease(&name("run:1"), fence, "host is gone")
+        .await
+        .unwrap();
     bed.chaos.release().down(true);
     bed.chaos.acquire().down(false);
     let _other = b.hold("workflow", "run:1").await;

@@ -2,29 +2,19 @@
 
 use super::draft::Draft;
 use super::scene::{Scene, transition};
-use super::{PATIENCE, SLACK, TTL};
+use super::{ALL_CLASSES, PATIENCE, SLACK, TTL};
 use crate::fleet::Error;
 use crate::history::{Entry, History};
 
-/// The last one is never renewed, so its hold is short: it is begun last and killed with the others.
-const CLASSES: &[&str] = &[
-    "scheduler",
-    "workflow",
-    "workflow-critical",
-    "approval",
-    "reconciler",
-    "admission",
-];
-
 pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    for class in CLASSES {
+    for class in ALL_CLASSES {
         for who in ["a", "b"] {
             let orders = scene.orders(&format!("{class}-{who}"), class, &format!("job:{class}"));
             // Who is in the middle of endless work cannot have given its lease back when it is killed.
             scene.crew.start(orders.steps(1, 50).endless()).await?;
         }
     }
-    for class in CLASSES {
+    for class in ALL_CLASSES {
         let granted = scene.tape.wait(0, PATIENCE, |record| {
             transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == *class)
         });
@@ -36,7 +26,7 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
     let after = scene.tape.place();
     scene.fault("kill -9 of the holder of each class");
     let mut killed = Vec::new();
-    for class in CLASSES {
+    for class in ALL_CLASSES {
         let victim = holder(&scene.tape.history(), class, u64::MAX);
         let victim = victim.ok_or_else(|| Error::Waited(format!("for somebody to hold {class}")))?;
         let died = scene.now();

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod daemon;
+mod faults;
 mod mistakes;
 mod promises;
 mod replay;
