@@ -31,7 +31,7 @@ pub struct Measures {
     pub duplicates: u64,
     /// Those whose second end was written in a class that fences: a class that continues accepts them, as its price.
     pub duplicates_fenced: u64,
-    /// From the last fault to a hold that was fenced after it, in seconds; the longest.
+    /// From the last fault to the fencing of a hold that had begun before it, in seconds; the longest.
     pub time_to_fence_s: Option<f64>,
     /// From a holder's kill to the next grant of its name, in seconds; the longest.
     pub takeover_s: Option<f64>,
@@ -131,7 +131,9 @@ pub fn measure(history: &History) -> Measures {
                     "abandoned" => {
                         let why = event.detail.clone().unwrap_or_default();
                         *sums.abandoned.entry(why).or_default() += 1;
-                        if let Some(fault) = fault {
+                        // A hold that began after the fault was not fenced because of it.
+                        let began = record.at.saturating_sub(event.span.unwrap_or(0));
+                        if let Some(fault) = fault.filter(|fault| began <= *fault) {
                             longest(&mut sums.time_to_fence_s, fault, record.at);
                         }
                     }
@@ -273,17 +275,19 @@ mod tests {
         let records = vec![
             fault(1, false),
             fault(3, true),
-            event(4, "a", "abandoned", 0),
+            event(4, "a", "abandoned", 4),
             event(5, "b", "overlap_ended", 2),
             event(6, "b", "debt", 0),
             event(8, "b", "debt_cleared", 2),
+            // Begun after the fault: not because of it.
+            event(9, "c", "abandoned", 4),
         ];
         let sums = measure(&History {
             records,
             damage: Vec::new(),
         });
         assert_eq!(sums.time_to_fence_s, Some(3.0));
-        assert_eq!(sums.abandoned.get("deadline"), Some(&1));
+        assert_eq!(sums.abandoned.get("deadline"), Some(&2));
         assert!(
             (sums.overlap_s - 2.0).abs() < 1e-9 && (sums.debt_s - 2.0).abs() < 1e-9,
             "{sums:?}"
