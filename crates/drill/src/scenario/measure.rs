@@ -156,30 +156,15 @@ fn seconds(nanos: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Record, Transition};
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn line(at: u64, who: &str, what: Entry) -> Record {
-        Record {
-            at: at * SECOND,
-            who: who.into(),
-            what,
-        }
-    }
+    use crate::history::Record;
+    use crate::scenario::script::{self, SECOND, line};
 
     fn event(at: u64, who: &str, event: &str, span: u64) -> Record {
-        let what = Entry::Event(Transition {
-            seq: 0,
-            hold: 1,
-            event: event.into(),
-            name: Some("job:1".into()),
-            class: "scheduler".into(),
-            fence: None,
-            span: Some(span * SECOND),
-            detail: Some("deadline".into()),
-        });
-        line(at, who, what)
+        let mut record = script::event(at, who, event, Some("deadline"));
+        if let Entry::Event(told) = &mut record.what {
+            told.span = Some(span * SECOND);
+        }
+        record
     }
 
     fn asked(at: u64, who: &str) -> Record {
