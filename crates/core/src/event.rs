@@ -234,7 +234,7 @@ pub enum What {
         /// How it ended.
         how: Cleared,
     },
-    /// An acquire that did not end in a hold was undone.
+    /// What an acquire without a hold, or a hold that left its lease alone, may still be granted was undone.
     Undone {
         /// How it ended.
         how: Cleared,

@@ -127,7 +127,10 @@ impl Keeper {
                 name,
                 token,
                 class,
-            } => self.undo(id, name, token, class),
+            } => {
+                let now = self.tools.clock.now();
+                self.undo(id, name, token, class, now);
+            }
             Command::Policies => {
                 let ids: Vec<_> = self.entries.keys().copied().collect();
                 ids.into_iter().for_each(|id| self.look_again(id));
@@ -155,11 +158,9 @@ impl Keeper {
         self.step(id, class.map_or(Input::Tick, Input::PolicyChanged));
     }
 
-    fn undo(&mut self, id: u64, name: Name, token: Token, class: Arc<Class>) {
-        let life = Life::undo(class, self.tools.random.bits(), self.tools.clock.now());
-        let mut entry = Entry::new(id, life, name, token, None);
-        entry.tombstone = true;
-        self.entries.insert(id, entry);
+    fn undo(&mut self, id: u64, name: Name, token: Token, class: Arc<Class>, from: Moment) {
+        let life = Life::undo(class, self.tools.random.bits(), from);
+        self.entries.insert(id, Entry::new(id, life, name, token, None));
         self.step(id, Input::Tick);
     }
 
@@ -247,7 +248,7 @@ impl Keeper {
                 let giving = Giving {
                     name: entry.name.clone(),
                     claim: Claim::Owner(entry.token.clone()),
-                    tombstone: entry.tombstone.then_some(TOMBSTONE),
+                    tombstone: entry.life.leaves_tombstone().then_some(TOMBSTONE),
                 };
                 call::release(
                     &self.tools,
@@ -260,8 +261,6 @@ impl Keeper {
             Effect::TakeOver => {
                 if let Some(token) = entry.heal_token.take() {
                     entry.token = token;
-                    // An earlier try to heal may still be on its way.
-                    entry.tombstone = true;
                     if let (Some(heirs), Some(fence)) = (&entry.heirs, entry.life.fence()) {
                         heirs.taken(&entry.token, fence);
                     }
@@ -270,8 +269,14 @@ impl Keeper {
             Effect::GiveBack => {
                 if let Some(token) = entry.heal_token.take() {
                     let (name, undo) = (entry.name.clone(), self.tools.next_id());
-                    self.undo(undo, name, token, class);
+                    let now = self.tools.clock.now();
+                    self.undo(undo, name, token, class, now);
                 }
+            }
+            Effect::Forget { from } => {
+                let (name, token) = (entry.name.clone(), entry.token.clone());
+                let undo = self.tools.next_id();
+                self.undo(undo, name, token, class, from);
             }
             Effect::Cancel(_) => entry.shared.cancel(),
             Effect::Emit(what) => emit(&self.tools, entry, what),
@@ -299,6 +304,11 @@ impl Keeper {
                 State::Proven { .. } | State::Unproven { .. } | State::LocalOnly { .. } | State::Lost(_) => {
                     left.holds += 1
                 }
+                State::Owing {
+                    undo: true,
+                    attempt: 0,
+                    ..
+                } => left.later += 1,
                 State::Owing { undo: true, .. } => left.undos += 1,
                 State::Owing { .. } => left.debts += 1,
                 State::Releasing { .. } | State::Done(_) => left.releasing += 1,

@@ -18,7 +18,7 @@ use crate::hold::Hold;
 use crate::keeper::{Command, Entry};
 use crate::life::Life;
 use crate::request::Request;
-use crate::store::{Cause, Failure, Grant, Renewal, Renewed};
+use crate::store::{Cause, Failure, Grant, Renewal, Renewed, TOMBSTONE};
 use crate::tools::Tools;
 use crate::word::{Fence, Invalid};
 
@@ -119,9 +119,11 @@ async fn resume(
     tools.events.emit(&subject, What::Resumed { age });
     let grant = Grant { fence, ttl: None };
     let seed = tools.random.bits();
-    let life = Life::granted(Arc::clone(&class), seed, sent_at, grant, now).aged(age);
+    // What an earlier process has asked may still be on its way.
+    let life = Life::granted(Arc::clone(&class), seed, sent_at, grant, now)
+        .aged(age)
+        .late_until(now + TOMBSTONE);
     let mut entry = Entry::new(id, life, request.name.clone(), token, Some(permit));
-    entry.tombstone = true;
     entry.tweaks = request.tweaks;
     entry.heirs = request.heirs;
     let hold = Hold {

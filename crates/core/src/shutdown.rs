@@ -24,7 +24,7 @@ pub struct Shutdown {
 impl Locks {
     /// Ends this client. Acquires, new ones and those that wait, answer [`Error::Closed`](crate::Error::Closed) at
     /// once; holds may finish for `bound`, then they are fenced; releases and undos that are on their way get `bound`
-    /// once more.
+    /// once more. Undos whose time has not come go on as long as the client's runtime does.
     pub async fn shutdown(&self, bound: Duration) -> Shutdown {
         self.inner.closing.cancel();
         let clock = &self.inner.tools.clock;
@@ -32,7 +32,9 @@ impl Locks {
         let fenced = self.left().await.holds;
         self.inner.keeper.send(Command::EndAll);
         let remains = self
-            .drained(clock.now() + bound, |left| *left == Left::default())
+            .drained(clock.now() + bound, |left| {
+                Left { later: 0, ..*left } == Left::default()
+            })
             .await;
         self.inner.asking.close();
         Shutdown { fenced, remains }

@@ -18,7 +18,7 @@ use crate::keeper::{Command, Entry};
 use crate::life::Life;
 use crate::policy::{Class, OnError};
 use crate::request::Request;
-use crate::store::{Answer, Ask, Cause, Failure, Grant, Listener};
+use crate::store::{Answer, Ask, Cause, Failure, Grant, Listener, TOMBSTONE};
 use crate::word::{Holder, Token};
 
 /// Acquires, as long as the client is open: one that still waits when it shuts down leaves like a cancelled one.
@@ -273,10 +273,12 @@ impl Attempt {
         self.inner.tools.floors.saw(&self.ask.name, grant.fence);
         self.emit(Some(grant), self.seen.acquired(took, now));
         let seed = self.inner.tools.random.bits();
-        let life = Life::granted(Arc::clone(&self.class), seed, sent_at, grant, now);
+        let mut life = Life::granted(Arc::clone(&self.class), seed, sent_at, grant, now);
         // A token that its caller keeps may be asked with again, by a request that is late.
-        let tombstone = self.acquiring.ambiguous() || self.request.token.is_some();
-        self.adopt(life, tombstone, None)
+        if self.acquiring.ambiguous() || self.request.token.is_some() {
+            life = life.late_until(now + TOMBSTONE);
+        }
+        self.adopt(life, None)
     }
 
     fn fall_back(mut self, cause: Cause, took: Duration) -> Hold {
@@ -290,11 +292,11 @@ impl Attempt {
         let seed = self.inner.tools.random.bits();
         let life = Life::local_only(Arc::clone(&self.class), seed, asked, self.now());
         let heal_token = asked.then(|| self.ask.token.clone());
-        self.adopt(life, false, heal_token)
+        self.adopt(life, heal_token)
     }
 
     /// From here on the keeper keeps it.
-    fn adopt(&mut self, life: Life, tombstone: bool, heal_token: Option<Token>) -> Hold {
+    fn adopt(&mut self, life: Life, heal_token: Option<Token>) -> Hold {
         let name = self.ask.name.clone();
         let mut entry = Entry::new(
             self.id,
@@ -303,7 +305,6 @@ impl Attempt {
             self.ask.token.clone(),
             self.permit.take(),
         );
-        entry.tombstone = tombstone;
         entry.heal_token = heal_token;
         entry.tweaks = self.request.tweaks;
         entry.heirs = self.request.heirs.take();

@@ -46,6 +46,9 @@ pub struct Left {
     pub debts: usize,
     /// Undos of ambiguous acquires.
     pub undos: usize,
+    /// Undos whose time has not come: a hold has ended without giving its lease back, and an ask of it may still arrive when the
+    /// lease is over. A shutdown does not wait for them.
+    pub later: usize,
 }
 
 /// The way to the keeper.

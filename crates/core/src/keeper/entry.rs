@@ -19,8 +19,6 @@ pub(crate) struct Entry {
     pub(crate) life: Life,
     pub(crate) name: Name,
     pub(crate) token: Token,
-    /// Leave a tombstone when releasing: an ask of this token may still arrive.
-    pub(crate) tombstone: bool,
     pub(crate) shared: Arc<Shared>,
     pub(crate) permit: Option<Permit>,
     pub(crate) tweaks: Tweaks,
@@ -44,7 +42,6 @@ impl Entry {
             life,
             name,
             token,
-            tombstone: false,
             shared,
             permit,
             tweaks: Tweaks::default(),

@@ -49,6 +49,8 @@ pub struct Life {
     flight: Option<Flight>,
     /// A heal may have been granted without our knowing.
     heal_unknown: bool,
+    /// Until when an ask of its token that nobody waits for may arrive; zero if every one was answered.
+    late_until: Moment,
     /// When the next renewal, heal or collection is due.
     due: Moment,
     /// The delay before the attempt after the next.
@@ -90,6 +92,13 @@ impl Life {
         self
     }
 
+    /// The same, for a token of which an ask may still arrive, until then: nobody waits for it any more.
+    #[must_use]
+    pub fn late_until(mut self, until: Moment) -> Self {
+        self.late_until = until;
+        self
+    }
+
     /// A hold that runs with a local lock only. `asked` says that its acquire may have been granted all the same, or may
     /// have left a waiter: healing goes on with that acquire's token, so that it cannot be taken for someone else's.
     #[must_use]
@@ -109,24 +118,25 @@ impl Life {
     }
 
     /// An acquire that did not end in a hold but may have been applied, or may have left a waiter behind. Collected
-    /// at once and then like a debt, until the store has surely let go: an ask that nobody waits for any more can
-    /// still arrive, and its lease lives from then on.
+    /// from this moment on, first at once and then like a debt, until the store has surely let go: an ask that nobody waits
+    /// for any more can still arrive, and its lease lives from then on.
     #[must_use]
-    pub fn undo(class: Arc<Class>, seed: u64, now: Moment) -> Self {
-        let arrives = now + TOMBSTONE.max(class.acquire.timeout);
+    pub fn undo(class: Arc<Class>, seed: u64, from: Moment) -> Self {
+        let arrives = from + TOMBSTONE.max(class.acquire.timeout);
         let until = arrives + class.ttl.get() + class.release.lock_delay + class.drift;
         let mut life = Self::new(
             class,
             seed,
             State::Owing {
-                since: now,
+                since: from,
                 until,
                 attempt: 0,
                 undo: true,
             },
-            now,
+            from,
         );
-        life.due = now;
+        life.due = from;
+        life.late_until = arrives;
         life
     }
 
@@ -143,6 +153,7 @@ impl Life {
             touched: started,
             flight: None,
             heal_unknown: false,
+            late_until: Moment::ZERO,
             due: Moment::FAR,
             delay: FIRST_DELAY,
             failures: 0,
@@ -195,6 +206,12 @@ impl Life {
         } else {
             self.max_end()
         }
+    }
+
+    /// Its release leaves a tombstone: an ask of its token may still arrive, or might have when it began.
+    #[must_use]
+    pub fn leaves_tombstone(&self) -> bool {
+        self.late_until > Moment::ZERO
     }
 
     /// When it must be stepped again at the latest.

@@ -21,7 +21,11 @@ impl Life {
                     self.proceed_to_release(now, out);
                 }
             }
-            State::Lost(_) => self.finish(Outcome::Skipped, out),
+            State::Lost(_) => {
+                let over = self.lease.map_or(now, |_| self.over_by());
+                self.forget(over, out);
+                self.finish(Outcome::Skipped, out);
+            }
             State::LocalOnly { .. } => {
                 let held = self.held(now);
                 out.push(Effect::Emit(What::Released { held, attempts: 0 }));
@@ -30,6 +34,7 @@ impl Life {
             State::Unproven { gone: true, .. } => {
                 let held = self.held(now);
                 out.push(Effect::Emit(What::AlreadyLost { held }));
+                self.forget(now, out);
                 self.finish(Outcome::AlreadyLost, out);
             }
             State::Proven { .. } | State::Unproven { .. } => {
@@ -57,13 +62,10 @@ impl Life {
         };
         if *attempt == 0 && self.class.release.when == ReleaseWhen::Expired {
             let held = self.held(now);
+            let until = self.over_by();
             out.push(Effect::Emit(What::Kept { held }));
-            self.finish(
-                Outcome::Kept {
-                    until: self.over_by(),
-                },
-                out,
-            );
+            self.forget(until, out);
+            self.finish(Outcome::Kept { until }, out);
             return true;
         }
         *attempt += 1;
@@ -119,6 +121,9 @@ impl Life {
                 let held = self.held(now);
                 out.push(Effect::Emit(What::NotOwned { op }));
                 out.push(Effect::Emit(What::AlreadyLost { held }));
+                if attempt == 0 {
+                    self.forget(now, out);
+                }
                 self.finish(Outcome::AlreadyLost, out);
             }
             State::Owing { since, undo, .. } => self.cleared(Cleared::Released, since, undo, now, out),
@@ -185,6 +190,9 @@ impl Life {
             }
         };
         out.push(Effect::Emit(what));
+        if how == Cleared::Expired {
+            self.forget(now, out);
+        }
         self.state = State::Done(Outcome::Released);
     }
 

@@ -6,6 +6,7 @@ use super::{Effect, FIRST_DELAY, Flight, Lease, Life, State, Terms};
 use crate::clock::Moment;
 use crate::deadline::clock_jump;
 use crate::event::{Loss, Op, What};
+use crate::store::TOMBSTONE;
 use crate::word::Fence;
 
 /// The least time between two attempts, so that a store that refuses at once is not hammered.
@@ -180,7 +181,10 @@ impl Life {
         self.touched = now;
         self.failures = 0;
         self.fence = Some(fence);
+        self.forget(now, out);
         out.push(Effect::TakeOver);
+        // An earlier try to heal may still be on its way.
+        self.late_until = now + TOMBSTONE;
         self.widest = self.widest.widest(terms);
         self.lease = Some(Lease {
             sent_at,
@@ -227,6 +231,15 @@ impl Life {
     pub(super) fn give_back(&mut self, out: &mut Vec<Effect>) {
         if std::mem::take(&mut self.heal_unknown) {
             out.push(Effect::GiveBack);
+        }
+    }
+
+    /// The hold is done with its token, and the store was not told so. What of it still arrives when the lease is over is
+    /// granted to nobody, and kept for a whole TTL: it is undone from then on. Not before: the lease of a hold that was abandoned is
+    /// left alone.
+    pub(super) fn forget(&mut self, over: Moment, out: &mut Vec<Effect>) {
+        if over < std::mem::replace(&mut self.late_until, Moment::ZERO) {
+            out.push(Effect::Forget { from: over });
         }
     }
 

@@ -149,6 +149,11 @@ pub enum Effect {
     TakeOver,
     /// Undo the heal that is, or may be, granted: the hold has no use for it any more.
     GiveBack,
+    /// Undo, from then on, what is still granted to the hold's token: by then its lease is over.
+    Forget {
+        /// On the client's clock.
+        from: Moment,
+    },
     /// Fire the hold's cancellation. Comes at most once in a life.
     Cancel(Loss),
     /// Tell the stream.

@@ -1,5 +1,6 @@
 //! Every rule of a hold's life, pointed at in one test each. Time is plain numbers: the grant was sent at 0 s.
 
+mod forgetting;
 mod healing;
 mod policy;
 mod releasing;

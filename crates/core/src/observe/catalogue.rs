@@ -219,7 +219,7 @@ pub const METRICS: &[Described] = &[
         "undone_total",
         Kind::Counter,
         None,
-        "Acquires without a hold that were undone",
+        "Asks that nobody holds anything by any more and that were undone",
     ),
     metric(
         "unproven_total",

@@ -70,7 +70,10 @@ pub const EVENTS: &[(&str, &str)] = &[
         "unavailable",
         "The store could not be asked and the class is fail-closed: the work does not run",
     ),
-    ("undone", "An acquire that did not end in a hold was undone"),
+    (
+        "undone",
+        "What an acquire without a hold, or a hold that left its lease alone, may still be granted was undone",
+    ),
     (
         "unproven",
         "Work goes on without a lease that can be proven, as the class wants",

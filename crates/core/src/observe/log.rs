@@ -114,7 +114,9 @@ impl Observer for Log {
                 line!(warn, event, "a target refused a stale fence", newest = %newest)
             }
             What::Duplicate => line!(warn, event, "the same work ended twice"),
-            What::Undone { how } => line!(debug, event, "an acquire without a hold was undone", how = ?how),
+            What::Undone { how } => {
+                line!(debug, event, "what nobody waits for any more was undone", how = ?how)
+            }
             What::Acquired { .. }
             | What::Busy { .. }
             | What::Cancelled { .. }

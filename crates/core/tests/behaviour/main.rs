@@ -9,6 +9,7 @@ mod clocks;
 mod continue_class;
 mod events;
 mod failopen;
+mod forgetting;
 mod operate;
 mod orders;
 mod overrides;

@@ -8,7 +8,7 @@ use leasehold_core::clock::Moment;
 use leasehold_core::life::Life;
 use leasehold_core::policy::Class;
 use leasehold_core::rng::Random;
-use leasehold_core::store::{Answer, Ask, Busy, Failure, Grant};
+use leasehold_core::store::{Answer, Ask, Busy, Failure, Grant, TOMBSTONE};
 use leasehold_core::word::Token;
 
 use crate::client::in_force;
@@ -266,16 +266,17 @@ impl World {
         let now = state.clock.read(self.now);
         let (seed, class) = (state.random.bits(), Arc::clone(&attempt.class));
         let told = self.told(&class);
-        let life = Life::granted(told, seed, sent_at, grant, now);
+        let mut life = Life::granted(told, seed, sent_at, grant, now);
+        if attempt.acquiring.ambiguous() {
+            life = life.late_until(now + TOMBSTONE);
+        }
         self.tell(client, &attempt, Ending::Held, false);
-        let tombstone = attempt.acquiring.ambiguous();
         self.adopt(
             client,
             attempt.id,
             life,
             attempt.name,
             attempt.ask.token,
-            tombstone,
             class,
             None,
         );
@@ -296,7 +297,6 @@ impl World {
             life,
             attempt.name,
             attempt.ask.token,
-            false,
             class,
             heal_token,
         );

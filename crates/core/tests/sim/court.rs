@@ -83,6 +83,8 @@ pub(crate) enum Fact<'a> {
     Undoing { token: &'a Token },
     /// A hold ended with a token that it had asked to heal with and did not undo: it must know that there is no lease.
     Dropped { token: &'a Token },
+    /// A hold is over, and whoever kept it has forgotten its token.
+    Over { token: &'a Token },
     /// A life was stepped.
     Stepped {
         at: Nanos,

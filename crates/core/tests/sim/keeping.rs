@@ -28,7 +28,6 @@ pub(crate) struct Entry {
     pub(crate) life: Life,
     pub(crate) name: usize,
     pub(crate) token: Token,
-    pub(crate) tombstone: bool,
     heal_token: Option<Token>,
     /// What the class says, even if a mistake tells the machine otherwise.
     pub(crate) declared: Arc<Class>,
@@ -69,33 +68,27 @@ impl World {
         life: Life,
         name: usize,
         token: Token,
-        tombstone: bool,
         class: Arc<Class>,
         heal_token: Option<Token>,
     ) {
         // What is in force now counts, whatever it was asked under.
         let class = Arc::clone(in_force(&self.clients[client].classes, &class));
         let work = self.begin_work(client, id, &class);
-        self.keep(
-            client,
-            id,
-            life,
-            name,
-            token,
-            tombstone,
-            class,
-            heal_token,
-            Some(work),
-        );
+        self.keep(client, id, life, name, token, class, heal_token, Some(work));
     }
 
     /// An acquire that may have left something behind.
     pub(crate) fn undo(&mut self, client: usize, name: usize, token: Token, class: Arc<Class>) {
+        let now = self.clients[client].clock.read(self.now);
+        self.undo_from(now, client, name, token, class);
+    }
+
+    fn undo_from(&mut self, from: Moment, client: usize, name: usize, token: Token, class: Arc<Class>) {
         self.court.hear(self.now, &Fact::Undoing { token: &token });
         let state = &mut self.clients[client];
-        let (id, seed, now) = (state.next_id(), state.random.bits(), state.clock.read(self.now));
-        let life = Life::undo(Arc::clone(&class), seed, now);
-        self.keep(client, id, life, name, token, true, class, None, None);
+        let (id, seed) = (state.next_id(), state.random.bits());
+        let life = Life::undo(Arc::clone(&class), seed, from);
+        self.keep(client, id, life, name, token, class, None, None);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -106,7 +99,6 @@ impl World {
         life: Life,
         name: usize,
         token: Token,
-        tombstone: bool,
         declared: Arc<Class>,
         heal_token: Option<Token>,
         work: Option<Work>,
@@ -121,7 +113,6 @@ impl World {
             life,
             name,
             token,
-            tombstone,
             declared,
             work,
             wake: Moment::FAR,
@@ -174,10 +165,15 @@ impl World {
             return;
         };
         if entry.life.finished() {
-            let heal_token = entry.heal_token.take();
-            state.entries.remove(&id);
-            if let Some(token) = &heal_token {
+            let Some(entry) = state.entries.remove(&id) else {
+                return;
+            };
+            if let Some(token) = &entry.heal_token {
                 self.court.hear(self.now, &Fact::Dropped { token });
+            }
+            if entry.work.is_some() {
+                let token = &entry.token;
+                self.court.hear(self.now, &Fact::Over { token });
             }
             return;
         }
@@ -281,7 +277,7 @@ impl World {
                 let giving = Giving {
                     name,
                     claim: Claim::Owner(entry.token.clone()),
-                    tombstone: entry.tombstone.then_some(TOMBSTONE),
+                    tombstone: entry.life.leaves_tombstone().then_some(TOMBSTONE),
                 };
                 self.send(
                     client,
@@ -293,13 +289,18 @@ impl World {
             Effect::TakeOver => {
                 if let Some(token) = entry.heal_token.take() {
                     entry.token = token;
-                    entry.tombstone = true;
                 }
             }
             Effect::GiveBack => {
                 if let Some(token) = entry.heal_token.take() {
                     let name = entry.name;
                     self.undo(client, name, token, class);
+                }
+            }
+            Effect::Forget { from } => {
+                let (name, token) = (entry.name, entry.token.clone());
+                if self.plan.mistake != Mistake::NoForget {
+                    self.undo_from(from, client, name, token, class);
                 }
             }
             Effect::Cancel(_) => {

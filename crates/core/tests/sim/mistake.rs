@@ -74,6 +74,11 @@ fn no_undo_breaks_i6() {
 }
 
 #[test]
+fn a_token_that_is_not_forgotten_breaks_i6() {
+    must_break(Mistake::NoForget, "I6");
+}
+
+#[test]
 fn no_undo_breaks_i7() {
     must_break(Mistake::NoUndo, "I7");
 }

@@ -33,6 +33,8 @@ pub(crate) enum Mistake {
     PlainCounter,
     /// An acquire that timed out is reported as not acquired, and forgotten.
     NoUndo,
+    /// A hold that ends without giving its lease back leaves it to itself what of its asks still arrives.
+    NoForget,
     /// After an ambiguous release, *not owned* is reported as a fault.
     SecondNotOwnedIsAFault,
     /// Work asks a flag that the keeper sets, not the clock.

@@ -95,10 +95,12 @@ fn excuses<'a>(case: &Case<'a>) -> HashMap<(&'a str, &'a str), Vec<Excuse>> {
             // Nobody undoes for a client that was killed, or that just went; and a store that forgot has forgotten what was
             // undone. An ask on its way is then granted all the same.
             let forgot = case.forgot_after(attempt.sent).is_some_and(|at| at <= late);
-            let granted_late = killed.is_some() || forgot || (hold && !given_back(attempt));
-            let granted = if granted_late { late } else { ended };
+            let helpless = killed.is_some() || forgot;
+            let alone = hold && !given_back(attempt);
+            let granted = if helpless || alone { late } else { ended };
             let until = granted.saturating_add(ttl).saturating_add(MARGIN);
-            (until, if granted_late { until } else { ended })
+            let undone = !helpless && (!alone || seen_to(case, attempt));
+            (until, if undone { ended } else { until })
         });
         let mine = all.entry((attempt.who, attempt.name)).or_default();
         let so_far = mine.last();
@@ -111,6 +113,15 @@ fn excuses<'a>(case: &Case<'a>) -> HashMap<(&'a str, &'a str), Vec<Excuse>> {
         mine.push(excuse);
     }
     all
+}
+
+/// Its client left the lease alone, and undoes what arrives after it: it has done so by the time everything is calm, if it is still
+/// there then.
+fn seen_to(case: &Case<'_>, attempt: &Attempt<'_>) -> bool {
+    let went = case.tallies.get(attempt.who);
+    let there = went.is_none_or(|(at, _)| case.calm.is_none_or(|calm| calm <= *at));
+    let mut told = attempt.events.iter();
+    there && told.any(|(_, event)| ["abandoned", "kept"].contains(&event.event.as_str()))
 }
 
 /// The store was told that the hold is over. Of one that was abandoned or kept it is not: its lease is left alone.

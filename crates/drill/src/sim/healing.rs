@@ -76,6 +76,7 @@ impl Director {
             ("releases", left.releasing),
             ("debts", left.debts),
             ("undos", left.undos),
+            ("undos whose time has not come", left.later),
         ] {
             self.left(who, kind, count as u64);
         }

@@ -81,8 +81,8 @@ fn i6_a_kill_excuses_for_a_while() {
     script.breaks(&["I6"]);
 }
 
-/// Nor does who just goes without giving anything back, or leaves the lease alone because it abandoned its hold or its class keeps
-/// leases: another ask of the same acquire may be on its way.
+/// Nor does who just goes: another ask of the same acquire may be on its way. Who leaves the lease alone because it abandoned its
+/// hold, or because its class keeps leases, has undone by the time of the calm what came after it, unless it went before.
 #[test]
 fn i6_a_hold_that_nobody_gives_back_excuses_for_a_while() {
     let mut gone = Script::new();
@@ -93,6 +93,19 @@ fn i6_a_hold_that_nobody_gives_back_excuses_for_a_while() {
     abandoned.event_of(100, "a", 1, "abandoned", 7, None, Some("max_failures"));
     let mut kept = gone.clone();
     kept.event(100, "a", 1, "kept", 7);
+    for there in [&abandoned, &kept] {
+        let mut before = there.clone();
+        before.lease(5000, "a", 8);
+        before.breaks(&[]);
+        let mut script = there.clone();
+        script.line(300, "director", Entry::Calm);
+        script.lease(5000, "a", 8);
+        script.breaks(&["I6"]);
+    }
+    for script in [&mut abandoned, &mut kept] {
+        let counters = std::collections::BTreeMap::new();
+        script.line(200, "a", Entry::Tally { counters });
+    }
     for mut script in [gone, abandoned, kept] {
         script.line(300, "director", Entry::Calm);
         script.lease(5000, "a", 8);

@@ -5,11 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use leasehold_core::store::Answer;
 use leasehold_core::word::Token;
 
 use crate::clock::{Nanos, SEC};
 use crate::court::{Ending, Fact, Invariant};
-use crate::engine::{Record, Verb};
+use crate::engine::{Applied, Record, Reply, Verb};
 use crate::keeping::confirmed_undo;
 
 /// A little less than a tombstone's life, for clocks that drift.
@@ -23,9 +24,26 @@ pub(crate) struct NothingLeftBehind {
     undone: HashMap<Token, Nanos>,
     /// A repeated ask of this token was applied.
     haunted: HashSet<Token>,
+    /// Somebody sees to it that what is granted to this token is undone.
+    undoing: HashSet<Token>,
+    /// Its hold is over, and nobody does.
+    over: HashSet<Token>,
 }
 
 impl NothingLeftBehind {
+    /// A message of somebody who is done with it must not be granted, unless the network has repeated it.
+    fn granted(&self, verb: &Verb, done: &Applied) -> Result<(), String> {
+        let token = verb.token();
+        let granted = matches!(done.reply, Reply::Asked(Answer::Granted(_)));
+        if granted && self.over.contains(token) && !self.haunted.contains(token) {
+            return Err(format!(
+                "{:?} is granted to a hold that is over, and nobody undoes it",
+                done.after
+            ));
+        }
+        Ok(())
+    }
+
     fn judge(&self, lease: Option<&Record>, at: Nanos) -> Result<(), String> {
         let Some(lease) = lease else { return Ok(()) };
         if self.undone.get(&lease.owner).is_some_and(|until| at < *until) {
@@ -60,11 +78,13 @@ impl Invariant for NothingLeftBehind {
                 if matches!(verb, Verb::Release(giving) if giving.tombstone.is_some()) {
                     self.undone.insert(verb.token().clone(), at + REFUSED);
                 }
+                self.granted(verb, done)?;
                 self.judge(done.after.as_ref(), *at)
             }
             // Tombstones are forgotten too.
             Fact::Forgot => {
                 self.undone.clear();
+                self.over.clear();
                 Ok(())
             }
             Fact::Ended {
@@ -83,6 +103,13 @@ impl Invariant for NothingLeftBehind {
             }
             Fact::Undoing { token } => {
                 self.closed.remove(*token);
+                self.undoing.insert((*token).clone());
+                Ok(())
+            }
+            Fact::Over { token } => {
+                if !self.undoing.contains(*token) {
+                    self.over.insert((*token).clone());
+                }
                 Ok(())
             }
             Fact::Stepped {
