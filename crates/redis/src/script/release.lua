@@ -27,6 +27,14 @@ elseif value then
   ours = fence == ARGV[2] and #random == 32
 end
 if not ours then
+  -- As in renew.lua: a server that has become a replica refuses writes only, and must not say from its memory of the past
+  -- that there is nothing to give back. A tombstone is such a write.
+  if ARGV[3] == '' then
+    local tried = redis.pcall('ZREM', KEYS[5], ARGV[2])
+    if type(tried) == 'table' and string.find(tried.err, 'READONLY', 1, true) then
+      return tried
+    end
+  end
   return done(0)
 end
 if not waited then

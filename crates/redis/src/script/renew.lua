@@ -3,6 +3,12 @@
 -- ARGV  1 token|fence, 2 lease in ms
 -- Gives what was left in ms before (-1: no expiry), or -3 if it is not this one's.
 if redis.call('MGET', KEYS[1])[1] ~= ARGV[1] then
+  -- *Not owned* is definite, so it must not be a replica's memory of the past either. This changes nothing whatever is
+  -- there, and is refused there. Any other error is no reason to doubt: a primary knows what it has.
+  local tried = redis.pcall('ZREM', KEYS[1], ARGV[1])
+  if type(tried) == 'table' and string.find(tried.err, 'READONLY', 1, true) then
+    return tried
+  end
   return -3
 end
 local left = redis.call('PTTL', KEYS[1])

@@ -1,11 +1,11 @@
 //! Errors of real servers, and what each of them means.
 
-use leasehold_core::store::{Answer, Cause, Failure, Store};
-use leasehold_core::word::Ttl;
+use leasehold_core::store::{Answer, Cause, Claim, Failure, Giving, Store};
+use leasehold_core::word::{Fence, Ttl};
 use leasehold_redis::{RedisOptions, RedisStore};
 
 use crate::stage::{
-    WITHIN, ask, eventually, grant, name, open, raw, renew, renewal, run, server, server_with, token,
+    WITHIN, ask, eventually, give, grant, name, open, raw, renew, renewal, run, server, server_with, token,
 };
 
 fn definite(failure: &Failure, cause: Cause) {
@@ -56,6 +56,45 @@ async fn r20_a_replica_is_refused_before_it_is_believed() {
     definite(&refused(&open(&server.url())).await, Cause::ReadOnly);
     let _: () = run(&mut cli, "REPLICAOF NO ONE").await;
     grant(&store, &ask("b", &token())).await;
+}
+
+/// *Not owned* from a replica's memory would fence a holder whose lease the primary has, and take a debt for cleared. Whatever the
+/// replica remembers of the name, it is asked over a connection from before.
+#[tokio::test]
+async fn r20_a_replica_does_not_say_that_a_lease_is_not_owned() {
+    let server = server().await;
+    let (store, mut cli) = (open(&server.url()), raw(&server).await);
+    let (mine, other) = (token(), token());
+    let granted = grant(&store, &ask("theirs", &mine)).await;
+    for text in ["theirs", "free"] {
+        let seen = Giving {
+            name: name(text),
+            claim: Claim::Seen(Fence::MIN),
+            tombstone: None,
+        };
+        for giving in [
+            None,
+            Some(Giving::owned(name(text), other.clone())),
+            Some(Giving::undo(name(text), other.clone())),
+            Some(Giving::place(name(text), other.clone())),
+            Some(seen),
+        ] {
+            // The connection that renews and gives back is there, and its scripts are.
+            renew(&store, renewal("theirs", &mine, granted)).await;
+            give(&store, "warm", &other).await;
+            let _: () = run(&mut cli, "REPLICAOF 127.0.0.1 1").await;
+            let failure = match &giving {
+                Some(giving) => store.release(giving, WITHIN).await.unwrap_err(),
+                None => {
+                    let batch = [renewal(text, &other, granted)];
+                    store.renew(&batch, WITHIN).await.pop().unwrap().unwrap_err()
+                }
+            };
+            definite(&failure, Cause::ReadOnly);
+            assert!(failure.message().contains("READONLY"), "{giving:?}: {failure}");
+            let _: () = run(&mut cli, "REPLICAOF NO ONE").await;
+        }
+    }
 }
 
 #[tokio::test]
