@@ -128,12 +128,13 @@ impl Ledger {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Does this, and answers once it is in the file.
-    pub(crate) async fn ask<T: Send + 'static>(
-        &self,
-        step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, String> {
-        self.answered(step, self.owed.clone()).await
+    /// Does this, and answers once it is in the file. It has its turn from the call on, not only when it is waited for.
+    pub(crate) fn ask<T, S>(&self, step: S) -> impl Future<Output = Result<T, String>> + Send + use<T, S>
+    where
+        T: Send + 'static,
+        S: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.answered(step, self.owed.clone())
     }
 
     /// Reads this, as it is with everything that was noted before. What else could not be written is not its concern.
@@ -144,11 +145,15 @@ impl Ledger {
         self.answered(step, None).await
     }
 
-    async fn answered<T: Send + 'static>(
+    fn answered<T, S>(
         &self,
-        step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        step: S,
         owed: Option<Sender<Owed>>,
-    ) -> Result<T, String> {
+    ) -> impl Future<Output = Result<T, String>> + Send + use<T, S>
+    where
+        T: Send + 'static,
+        S: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
         let (answer, asked) = oneshot::channel();
         let step: Step = Box::new(move |connection| {
             let done = step(connection).map_err(|error| error.to_string());
@@ -160,13 +165,14 @@ impl Ledger {
                 None => tell(Ok(())),
             }
         });
-        // Only full when the disk has stopped; and then nothing should be promised.
-        self.scribe
-            .take(step)
-            .map_err(|Full| "the daemon's file cannot keep up".to_owned())?;
-        match asked.await {
-            Ok(done) => done,
-            Err(_) => Err("the daemon's file is closed".to_owned()),
+        let taken = self.scribe.take(step);
+        async move {
+            // Only full when the disk has stopped; and then nothing should be promised.
+            taken.map_err(|Full| "the daemon's file cannot keep up".to_owned())?;
+            match asked.await {
+                Ok(done) => done,
+                Err(_) => Err("the daemon's file is closed".to_owned()),
+            }
         }
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Held {
     pub(crate) on_failure: OnFailure,
     pub(crate) ttl: Duration,
     pub(crate) asked: Option<String>,
+    /// What the file says of it, or is about to say, since it has taken its name anew.
+    pub(crate) retaken: Option<Row>,
 }
 
 /// How a hold ended.
@@ -186,11 +188,22 @@ impl Holds {
             .map_or_else(nothing, Over::refusal))
     }
 
+    /// It was granted: in the file when this is answered. The keeper has it already, and whoever says so here may have been held
+    /// up on the way: what has been taken anew meanwhile stays.
+    pub(crate) fn granted(&self, row: Row) -> impl Future<Output = Result<(), String>> + Send + use<> {
+        let table = self.table();
+        let newer = table.held.get(&row.id).and_then(|held| held.retaken.clone());
+        let saving = self.save(newer.unwrap_or(row));
+        drop(table);
+        saving
+    }
+
     /// It is held with another lease from now on.
     pub(crate) fn retaken(&self, row: Row) {
-        let table = self.table();
+        let mut table = self.table();
         // One that has ended meanwhile is not in the file any more, and stays out of it.
-        if table.held.contains_key(&row.id) {
+        if let Some(held) = table.held.get_mut(&row.id) {
+            held.retaken = Some(row.clone());
             self.renote(row);
         }
         drop(table);

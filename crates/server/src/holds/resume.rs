@@ -100,5 +100,6 @@ fn held(app: &App, row: &Row, name: &Name) -> Result<Held, Invalid> {
         on_failure: class.renew.on_failure,
         ttl: row.ttl_ms.map_or(class.ttl.get(), Duration::from_millis),
         asked: None,
+        retaken: None,
     })
 }

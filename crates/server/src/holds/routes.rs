@@ -110,6 +110,7 @@ pub(crate) async fn create(
         on_failure: class.renew.on_failure,
         ttl: lifetime.unwrap_or(class.ttl.get()),
         asked: None,
+        retaken: None,
     };
     if let Found::Same(view) = app.holds.begin(&id, held, asked_at)? {
         return Ok(Doc(view).into_response());
@@ -147,7 +148,7 @@ pub(crate) async fn create(
         let since = app.wall_micros();
         let row = Row { fence, since, ..row };
         place.saved = true;
-        if let Err(why) = app.holds.save(row).await {
+        if let Err(why) = app.holds.granted(row).await {
             hold.release().await;
             return Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -23,9 +23,9 @@ pub(crate) struct Row {
 }
 
 impl Holds {
-    /// Keeps what is needed to take a hold up again. In the file before the client hears of it.
-    pub(crate) async fn save(&self, row: Row) -> Result<(), String> {
-        self.ledger.ask(move |db| put(db, &row)).await
+    /// Keeps what is needed to take a hold up again. In the file before the client hears of it; it has its turn from the call on.
+    pub(super) fn save(&self, row: Row) -> impl Future<Output = Result<(), String>> + Send + use<> {
+        self.ledger.ask(move |db| put(db, &row))
     }
 
     /// The hold has another lease than before. Its client can do without the next life knowing: nobody waits for the disk.
@@ -97,4 +97,74 @@ fn put(db: &Connection, row: &Row) -> rusqlite::Result<()> {
 
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use leasehold::Name;
+    use leasehold::clock::Moment;
+    use leasehold::policy::OnFailure;
+
+    use super::super::book::Held;
+    use super::*;
+    use crate::ledger::Ledger;
+
+    fn row(attempt: &str, fence: u64) -> Row {
+        Row {
+            id: "h1".to_owned(),
+            attempt: attempt.to_owned(),
+            owner: "w1".to_owned(),
+            name: "job:1".to_owned(),
+            class: "workflow".to_owned(),
+            holder: "w1".to_owned(),
+            fence: Fence::new(fence).unwrap(),
+            ttl_ms: None,
+            heartbeat_ms: 500,
+            since: 1,
+        }
+    }
+
+    fn held() -> Held {
+        Held {
+            hold: None,
+            name: Name::new("job:1").unwrap(),
+            owner: "w1".to_owned(),
+            holder: "w1".to_owned(),
+            class: "workflow".to_owned(),
+            heartbeat: Duration::from_millis(500),
+            due: Moment::ZERO,
+            on_failure: OnFailure::Continue,
+            ttl: Duration::from_secs(30),
+            asked: None,
+            retaken: None,
+        }
+    }
+
+    /// The keeper has a hold as soon as it is granted, and can lose its lease and take another before the request that was granted
+    /// it has come to write it down, or while that is being written. The next life would find the first one gone.
+    #[tokio::test]
+    async fn what_was_taken_anew_stays_in_the_file_whoever_comes_last() {
+        for held_up in [true, false] {
+            let holds = Holds::new(Arc::new(Ledger::open(None).unwrap()));
+            assert!(holds.begin("h1", held(), Moment::ZERO).is_ok());
+            let (first, second) = (row("first", 7), row("second", 8));
+            if held_up {
+                holds.retaken(second);
+                holds.granted(first).await.unwrap();
+            } else {
+                let saving = holds.granted(first);
+                holds.retaken(second);
+                saving.await.unwrap();
+            }
+            let saved = holds.saved().await.unwrap();
+            let saved: Vec<_> = saved
+                .iter()
+                .map(|row| (row.attempt.as_str(), row.fence.get()))
+                .collect();
+            assert_eq!(saved, [("second", 8)], "held up: {held_up}");
+        }
+    }
 }

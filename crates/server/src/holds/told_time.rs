@@ -81,6 +81,7 @@ impl Bed {
             on_failure,
             ttl,
             asked: None,
+            retaken: None,
         };
         assert!(holds.begin(ID, held, clock.now()).is_ok());
         let asked = locks.class(class).ttl(ttl).acquire(&name).await;
