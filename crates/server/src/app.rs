@@ -18,6 +18,7 @@ use crate::auth::{Limits, Principal, Tokens};
 use crate::config::Config;
 use crate::holds::Holds;
 use crate::ledger::Ledger;
+use crate::locks::Leavings;
 use crate::parts::Timing;
 use crate::places::{Place, Places};
 use crate::plane::Served;
@@ -52,6 +53,8 @@ pub(crate) struct App {
     seen: AtomicU64,
     /// For requests that wait.
     places: Arc<Places>,
+    /// What callers have left behind.
+    pub(crate) leavings: Leavings,
     /// Fires when the daemon begins to stop: those who wait are told.
     pub(crate) stopping: CancellationToken,
     /// Makes tokens from ids.
@@ -83,6 +86,7 @@ impl App {
             waiters: Waiters::default(),
             seen: AtomicU64::new(0),
             places: Places::new(config.waiters(), config.tokens.is_some() || config.mutual()),
+            leavings: Leavings::new(),
             stopping: CancellationToken::new(),
             tokens,
             locks,

@@ -89,6 +89,8 @@ impl<D: Door> Connections<D> {
             );
         }
         abort.cancel();
+        // What callers have left behind is told to the store in the time that is left.
+        self.app.leavings.end(&*self.app.clock, end).await;
     }
 
     fn begin(&self, stream: D::Stream, from: SocketAddr, tasks: &TaskTracker, abort: &CancellationToken) {

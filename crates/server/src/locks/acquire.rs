@@ -76,7 +76,7 @@ pub(crate) async fn acquire(
 /// What the caller wants, checked.
 pub(super) struct Asking {
     pub(super) ask: Ask,
-    class: Arc<Class>,
+    pub(super) class: Arc<Class>,
     within: Duration,
     pub(super) wait: Option<Duration>,
     /// The daemon has made the token, so the caller must be told.

@@ -11,6 +11,7 @@ mod wait;
 pub(crate) use acquire::*;
 pub(crate) use breaking::*;
 pub(crate) use inspect::*;
+pub(crate) use leaving::Leavings;
 pub(crate) use release::*;
 pub(crate) use renew::*;
 pub(crate) use wait::*;

@@ -1,6 +1,7 @@
 //! Callers that hang up: what they asked for, and what they asked for again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::clock::BootClock;
 use leasehold::leasehold_core::adapter::{Chaos, Verb};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::stage::{Daemon, Plan, eventually};
+use crate::stage::{Daemon, PATIENCE, Plan, eventually};
 
 /// Sends an acquire and does not read the answer.
 async fn begin(daemon: &Daemon, want: &Value) -> TcpStream {
@@ -115,6 +116,59 @@ async fn a_caller_that_goes_leaves_no_waiter() {
         drop(waiter);
         eventually("no waiter", async || waits(0).await).await;
     }
+}
+
+/// A store that does not answer for a while is told again, of a lease that nobody knows and of a place alike.
+#[tokio::test]
+async fn what_is_left_behind_is_taken_back_once_the_store_answers() {
+    let mut plan = Plan::new();
+    let chaos = Chaos::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    let daemon = plan.start().await;
+    chaos.acquire().lose_reply(1);
+    chaos.release().fail_next(2);
+    // Nobody waits for its end.
+    let lost = daemon.post("/v1/locks/demo/acquire", json!({"ttl_ms": 3_600_000}));
+    assert_eq!(lost.await.status, 503);
+    eventually("the name is free", async || {
+        daemon.get("/v1/locks/demo").await.ok()["held"] == false
+    })
+    .await;
+
+    daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
+    let waiter = begin(&daemon, &json!({"id": "mine", "wait_ms": 60_000})).await;
+    eventually("a waiter", async || {
+        daemon.get("/v1/locks/demo").await.ok()["waiters"] == 1
+    })
+    .await;
+    let told = chaos.applied(Verb::Release);
+    chaos.release().fail_next(2);
+    drop(waiter);
+    // A place runs out by itself, and soon: that the store was told shows only there.
+    eventually("the place is given up", async || {
+        chaos.applied(Verb::Release) > told
+    })
+    .await;
+}
+
+/// Those who wait when the daemon stops leave no place behind either: the store hears of it before the daemon is gone.
+#[tokio::test]
+async fn a_daemon_that_stops_leaves_no_waiter() {
+    let mut plan = Plan::new();
+    let chaos = Chaos::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    plan.config.drain = PATIENCE;
+    let mut daemon = plan.start().await;
+    daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
+    let waiter = begin(&daemon, &json!({"id": "mine", "wait_ms": 60_000})).await;
+    eventually("a waiter", async || {
+        daemon.get("/v1/locks/demo").await.ok()["waiters"] == 1
+    })
+    .await;
+    chaos.release().delay(Duration::from_millis(200));
+    daemon.stop().await;
+    assert_eq!(chaos.applied(Verb::Release), 1);
+    drop(waiter);
 }
 
 /// Leaving the queue by request changes nothing else, and goes with no tombstone.
