@@ -164,9 +164,11 @@ impl App {
         told.collect()
     }
 
-    /// A place among those who wait, of this caller's share.
+    /// A place among those who wait, of this caller's share. None over the last connections: those who say nothing can have
+    /// taken the others, and whoever must renew finds one all the same.
     pub(crate) fn wait(&self, who: &Principal) -> Result<Place, Refusal> {
-        self.places.take(who.id()).ok_or_else(crowded)
+        let place = who.may_wait().then(|| self.places.take(who.id())).flatten();
+        place.ok_or_else(crowded)
     }
 
     /// The token that this caller's id stands for on this name. The same every time, also after a restart; nobody without
@@ -193,7 +195,8 @@ fn crowded() -> Refusal {
     Refusal::new(
         http::StatusCode::TOO_MANY_REQUESTS,
         "too_many_waiters",
-        "too many requests wait in this daemon already, or too many of yours; come again later",
+        "too many requests wait in this daemon already, or too many of yours, or its last connections are in use, over \
+         which nothing waits; come again later",
     )
     .retry_after(Duration::from_secs(1))
     // Its connection is one that somebody else may need.

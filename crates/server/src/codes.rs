@@ -180,7 +180,7 @@ pub const CODES: &[Code] = &[
     code(
         "too_many_waiters",
         429,
-        "As many requests as one daemon lets wait are waiting already, or as many of one identity",
+        "As many requests as one daemon lets wait are waiting already, or as many of one identity; or it came over one of the last connections, where nothing waits",
     ),
     code("unauthorized", 401, "No token, or one that is not known"),
     code(

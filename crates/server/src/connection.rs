@@ -132,11 +132,13 @@ struct Patience {
     stays: bool,
     handshake: Duration,
     head: Duration,
+    /// For a body, and whatever else would keep others out, if room is short.
+    hurry: Option<Duration>,
 }
 
 impl Patience {
-    /// The last quarter of the connections, which those that wait leave free, is for one request each, asked at once: whoever
-    /// says nothing there would keep a renewal out.
+    /// The last quarter of the connections, which those that wait leave free, is for one request each, asked and answered at once:
+    /// whoever says nothing there, or waits, would keep a renewal out.
     fn new(app: &App, free: usize) -> Self {
         let config = &app.config;
         let short = free < config.connections - config.waiters();
@@ -146,6 +148,7 @@ impl Patience {
             stays: !short && !app.stopping.is_cancelled(),
             handshake: most(config.handshake_timeout),
             head: most(config.head_timeout),
+            hurry: short.then_some(SOON),
         }
     }
 }
@@ -174,6 +177,8 @@ async fn http<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, patience:
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let hurry = patience.hurry;
+    let peer = Peer { hurry, ..peer };
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
         let mut router = router.clone();

@@ -1,11 +1,14 @@
-//! Who is at the other end of a connection, as far as TLS knows.
+//! Who is at the other end of a connection, as far as TLS knows, and what it may take of the daemon's time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The names in the client's certificate; none without one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peer {
     pub(crate) names: Arc<[String]>,
+    /// It has one of the last connections, and only for so long until its request is whole.
+    pub(crate) hurry: Option<Duration>,
 }
 
 impl Peer {
@@ -18,6 +21,7 @@ impl Peer {
         let uris = certificate.valid_uri_names().map(str::to_owned);
         Self {
             names: dns.chain(uris).collect(),
+            hurry: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request as HttpRequest, State};
@@ -98,6 +99,8 @@ impl Gate {
             Some(rule) if rule.role.is_some() => self.identify(&parts)?,
             _ => Principal::nobody(),
         };
+        let hurry = parts.extensions.get::<Peer>().and_then(|peer| peer.hurry);
+        let who = who.in_passing(hurry.is_some());
         if let Some(rule) = rule {
             self.app
                 .limits
@@ -112,7 +115,7 @@ impl Gate {
                 })?;
         }
         let own = rule.and_then(|rule| rule.body).unwrap_or(0);
-        let body = self.read(body, own).await?;
+        let body = self.read(body, own, hurry).await?;
         if let Some(rule) = rule {
             self.authorize(&mut parts, &body, rule, &who).await?;
         }
@@ -172,8 +175,10 @@ impl Gate {
             })
     }
 
-    async fn read(&self, body: Body, own: usize) -> Result<Vec<u8>, Refusal> {
+    async fn read(&self, body: Body, own: usize, hurry: Option<Duration>) -> Result<Vec<u8>, Refusal> {
         let (app, limit) = (&self.app, self.app.config.body_limit.max(own));
+        let patience = app.config.body_timeout;
+        let end = app.clock.now() + hurry.map_or(patience, |hurry| hurry.min(patience));
         let too_large = || {
             Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -186,7 +191,7 @@ impl Gate {
             return Err(too_large());
         }
         let reading = Limited::new(body, limit).collect();
-        match until(&*app.clock, app.clock.now() + app.config.body_timeout, reading).await {
+        match until(&*app.clock, end, reading).await {
             Some(Ok(body)) => Ok(body.to_bytes().into()),
             Some(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
             Some(Err(_)) => Err(Refusal::new(

@@ -12,6 +12,8 @@ use super::{Grant, Role, Scope, Target};
 pub struct Principal {
     id: Arc<str>,
     grants: Arc<[Grant]>,
+    /// It asks over one of the last connections.
+    in_passing: bool,
 }
 
 impl Principal {
@@ -21,7 +23,21 @@ impl Principal {
         Self {
             id: id.into(),
             grants: grants.into(),
+            in_passing: false,
         }
+    }
+
+    /// The same, asking over one of the last connections: it is answered at once, or told to come again, so that whoever must
+    /// renew finds one.
+    #[must_use]
+    pub(crate) fn in_passing(mut self, is_so: bool) -> Self {
+        self.in_passing = is_so;
+        self
+    }
+
+    /// May keep its connection for as long as it waits.
+    pub(crate) fn may_wait(&self) -> bool {
+        !self.in_passing
     }
 
     /// Everybody on this machine, if no tokens are configured.

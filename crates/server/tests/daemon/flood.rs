@@ -2,10 +2,78 @@
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::stage::{PATIENCE, Plan, Reply, eventually, within};
+use crate::stage::{Daemon, PATIENCE, Plan, Reply, eventually, within};
+
+/// The text of a request, over a connection that would be kept.
+fn request(daemon: &Daemon, path: &str, token: Option<&str>, body: &Value) -> String {
+    let body = body.to_string();
+    let token = token.map(|token| format!("authorization: Bearer {token}\r\n"));
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: {}\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        daemon.address,
+        token.unwrap_or_default(),
+        body.len()
+    )
+}
+
+/// What is said until the daemon closes the connection. Nothing, if it closed it with something unread.
+async fn all(mut stream: TcpStream) -> Reply {
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said).await;
+    Reply::parse(&said)
+}
+
+/// Sends it over so many connections, and answers what each is told in the end.
+async fn send(daemon: &Daemon, count: usize, request: &str) -> FuturesUnordered<impl Future<Output = Reply>> {
+    let waiting = FuturesUnordered::new();
+    for _ in 0..count {
+        let mut stream = daemon.connect().await;
+        // The daemon may answer and close before it has read everything.
+        let _ = stream.write_all(request.as_bytes()).await;
+        waiting.push(all(stream));
+    }
+    waiting
+}
+
+/// A connection over which this was done, if it was. It is not closed from this side.
+async fn served(daemon: &Daemon, request: &str) -> Option<TcpStream> {
+    let mut stream = daemon.connect().await;
+    let _ = stream.write_all(request.as_bytes()).await;
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).await.ok()?;
+    (&first == b"HTTP/1.1 200").then_some(stream)
+}
+
+/// One whose body does not come, and so no answer either.
+async fn half(daemon: &Daemon) -> TcpStream {
+    let whole = request(daemon, "/v1/locks/job:1/acquire", None, &json!({}));
+    let mut stream = daemon.connect().await;
+    let _ = stream.write_all(whole.trim_end_matches("{}").as_bytes()).await;
+    stream
+}
+
+/// So many connections of some who were answered, might ask again over them, and do not.
+async fn idle(daemon: &Daemon, count: usize) -> Vec<TcpStream> {
+    let ask = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
+    let mut idle = Vec::new();
+    eventually("connections that are kept", async || {
+        let mut stream = daemon.connect().await;
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut said = vec![0; 4096];
+        let read = within("an answer", stream.read(&mut said)).await.unwrap();
+        let reply = Reply::parse(&said[..read]);
+        if reply.status == 200 && reply.header("connection").is_none() {
+            idle.push(stream);
+        }
+        idle.len() == count
+    })
+    .await;
+    idle
+}
 
 #[tokio::test]
 async fn one_connection_too_many() {
@@ -15,21 +83,20 @@ async fn one_connection_too_many() {
     let daemon = plan.start().await;
     let mut open = Vec::new();
     for _ in 0..3 {
-        let mut stream = daemon.connect().await;
-        // Not answered before its body has come.
-        let ask = format!(
-            "POST /v1/locks/job:1/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n",
-            daemon.address
-        );
-        stream.write_all(ask.as_bytes()).await.unwrap();
-        open.push(stream);
+        open.push(half(&daemon).await);
     }
-    let refused = daemon.raw("").await;
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (503, "overloaded"),
-        "{refused:?}"
-    );
+    let mut refused = None;
+    eventually("one too many", async || {
+        let reply = daemon.raw("").await;
+        // The last of them are given up soon.
+        open.push(half(&daemon).await);
+        let full = reply.status == 503;
+        refused = Some(reply);
+        full
+    })
+    .await;
+    let refused = refused.unwrap();
+    assert_eq!(refused.code(), "overloaded", "{refused:?}");
     assert_eq!(
         refused.header("content-length").unwrap().parse(),
         Ok(refused.text.len())
@@ -116,36 +183,60 @@ async fn idle_connections_leave_room_for_renewals() {
     plan.config.head_timeout = 10 * PATIENCE;
     let daemon = plan.start().await;
     let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
-    let renew = json!({"token": mine["token"], "fence": mine["fence"]}).to_string();
-    let renew = format!(
-        "POST /v1/locks/job:1/renew HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{renew}",
-        daemon.address,
-        renew.len()
-    );
+    let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+    let renew = request(&daemon, "/v1/locks/job:1/renew", None, &renew);
     // Every connection is taken by someone who says nothing; the last of them are given up soon.
     let mut silent = Vec::new();
     for _ in 0..8 {
         silent.push(daemon.connect().await);
     }
+    // Nor does it cost the next one its place that those before would have kept theirs. On a machine that stands still for long the
+    // daemon may give one of them up, too: each is tried until it is served.
     let mut kept = Vec::new();
-    eventually("a renewal", async || {
-        let mut stream = daemon.connect().await;
-        let _ = stream.write_all(renew.as_bytes()).await;
-        let mut first = [0; 12];
-        let read = stream.read_exact(&mut first).await;
-        kept.push(stream);
-        read.is_ok() && &first == b"HTTP/1.1 200"
-    })
-    .await;
-    // Nor does it cost the next one its place that those before would have kept theirs.
-    for _ in 0..8 {
-        let mut stream = daemon.connect().await;
-        stream.write_all(renew.as_bytes()).await.unwrap();
-        let mut said = Vec::new();
-        within("the end", stream.read_to_end(&mut said)).await.unwrap();
-        assert_eq!(Reply::parse(&said).status, 200);
-        kept.push(stream);
+    for _ in 0..9 {
+        eventually("a renewal", async || {
+            let served = served(&daemon, &renew).await;
+            let done = served.is_some();
+            kept.extend(served);
+            done
+        })
+        .await;
     }
+}
+
+/// Idle connections have taken all but the last: over those nothing waits, and nobody takes long to say what it wants.
+#[tokio::test]
+async fn the_last_connections_are_for_those_that_are_answered_at_once() {
+    let mut plan = Plan::new();
+    plan.config.connections = 8;
+    // Nothing here waits for that.
+    (plan.config.head_timeout, plan.config.body_timeout) = (10 * PATIENCE, 10 * PATIENCE);
+    let daemon = plan.start().await;
+    let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
+    let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+    let renew = request(&daemon, "/v1/locks/job:1/renew", None, &renew);
+    let _idle = idle(&daemon, 6).await;
+    for (path, want) in [
+        ("/v1/locks/job:1/acquire", json!({"wait_ms": 60_000})),
+        (
+            "/v1/locks/job:1/wait",
+            json!({"token": mine["token"], "wait_ms": 60_000}),
+        ),
+        ("/v1/holds", json!({"name": "job:1", "wait_ms": 60_000})),
+    ] {
+        let waits = request(&daemon, path, None, &want);
+        eventually("whoever would wait to be told", async || {
+            let told = send(&daemon, 1, &waits).await.next().await.unwrap();
+            told.status == 429 && told.code() == "too_many_waiters"
+        })
+        .await;
+    }
+    let _slow = (half(&daemon).await, half(&daemon).await);
+    eventually(
+        "a renewal beside those who do not come to the point",
+        async || served(&daemon, &renew).await.is_some(),
+    )
+    .await;
 }
 
 /// Requests that wait leave room for those that keep a lock, and those of one identity for another's: whoever must renew finds a
@@ -163,25 +254,13 @@ async fn requests_that_wait_leave_room_for_renewals() {
     };
     let mine = calm("acquire", json!({})).await.ok();
 
-    // Over connections that they would keep.
-    let body = r#"{"wait_ms":60000}"#;
-    let ask = format!(
-        "POST /v1/locks/team:1/acquire HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        daemon.address,
-        tokens[0],
-        body.len()
+    let ask = request(
+        &daemon,
+        "/v1/locks/team:1/acquire",
+        Some(&tokens[0]),
+        &json!({"wait_ms": 60_000}),
     );
-    let mut waiting = FuturesUnordered::new();
-    for _ in 0..8 {
-        let mut stream = daemon.connect().await;
-        stream.write_all(ask.as_bytes()).await.unwrap();
-        waiting.push(async move {
-            let mut said = Vec::new();
-            stream.read_to_end(&mut said).await.unwrap();
-            Reply::parse(&said)
-        });
-    }
+    let mut waiting = send(&daemon, 8, &ask).await;
     // Half of three quarters of the connections may wait. The others are told, and keep no connection.
     for _ in 3..8 {
         let told = within("one to be told", waiting.next()).await.unwrap();
@@ -190,5 +269,30 @@ async fn requests_that_wait_leave_room_for_renewals() {
     let renew = json!({"token": mine["token"], "fence": mine["fence"]});
     assert_eq!(calm("renew", renew).await.status, 200);
     let waited = calm("acquire", json!({"wait_ms": 50})).await;
+    assert_eq!((waited.status, waited.code().as_str()), (409, "busy"));
+}
+
+/// Asking for a hold that the daemon keeps is waiting like any other, and is of the same share.
+#[tokio::test]
+async fn holds_that_are_asked_for_are_of_their_callers_share() {
+    let mut plan = Plan::new();
+    plan.config.connections = 16;
+    let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
+    let daemon = plan.start().await;
+    let calm = async |path: &str, body| {
+        let asking = daemon.call("POST", path, Some(&tokens[1]), Some(body));
+        within("an answer", asking).await
+    };
+    calm("/v1/locks/team:1/acquire", json!({})).await.ok();
+
+    // All of them over connections on which one may wait. Half of three quarters of the places are one identity's.
+    let want = json!({"name": "team:1", "wait_ms": 60_000});
+    let ask = request(&daemon, "/v1/holds", Some(&tokens[0]), &want);
+    let mut waiting = send(&daemon, 9, &ask).await;
+    for _ in 6..9 {
+        let told = within("one to be told", waiting.next()).await.unwrap();
+        assert_eq!((told.status, told.code().as_str()), (429, "too_many_waiters"));
+    }
+    let waited = calm("/v1/holds", json!({"name": "team:1", "wait_ms": 50})).await;
     assert_eq!((waited.status, waited.code().as_str()), (409, "busy"));
 }
