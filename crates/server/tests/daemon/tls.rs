@@ -4,13 +4,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use leasehold::Name;
 use leasehold::store::{Cause, Store};
 use leasehold_http::{HttpOptions, HttpStore};
 use leasehold_server::TlsFiles;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
 
-use crate::stage::Plan;
+use crate::stage::{Daemon, Plan, Reply, within};
 
 fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
@@ -32,6 +40,73 @@ fn certificates(folder: &Path) {
     }
 }
 
+/// The daemon's, who asks clients for theirs.
+fn files(folder: &Path) -> TlsFiles {
+    TlsFiles {
+        cert: folder.join("localhost.pem"),
+        key: folder.join("localhost.key"),
+        client_ca: Some(folder.join("ca.pem")),
+    }
+}
+
+/// What someone with this certificate is told in the end.
+async fn acquire(daemon: &Daemon, who: &str, wait_ms: u64) -> Reply {
+    let file = |name: String| daemon.folder.path().join(name);
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(file("ca.pem".into())).unwrap())
+        .unwrap();
+    let chain = vec![CertificateDer::from_pem_file(file(format!("{who}.pem"))).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(file(format!("{who}.key"))).unwrap();
+    let config = ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    let server = ServerName::try_from("localhost").unwrap();
+    let stream = daemon.connect().await;
+    let connector = TlsConnector::from(std::sync::Arc::new(config));
+    let mut stream = connector.connect(server, stream).await.unwrap();
+    let body = json!({"wait_ms": wait_ms}).to_string();
+    let request = format!(
+        "POST /v1/locks/job:1/acquire HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).await.unwrap();
+    Reply::parse(&said)
+}
+
+/// Those who are known by their certificates alone are told apart too: the waits of one leave places to the other.
+#[tokio::test]
+async fn one_certificate_has_its_share_of_the_places() {
+    let mut plan = Plan::new();
+    certificates(plan.folder.path());
+    plan.config.tls = Some(files(plan.folder.path()));
+    plan.config.connections = 16;
+    let daemon = plan.start().await;
+    let (flood, calm) = ("worker-1.example", "stranger.example");
+    acquire(&daemon, calm, 0).await.ok();
+    // Half of three quarters of the connections.
+    let mut waiting: FuturesUnordered<_> = (0..9).map(|_| acquire(&daemon, flood, 60_000)).collect();
+    let told = async {
+        for _ in 6..9 {
+            let told = waiting.next().await.unwrap();
+            assert_eq!((told.status, told.code().as_str()), (429, "too_many_waiters"));
+        }
+    };
+    within("those beyond its share to be told", told).await;
+    // The others go on waiting meanwhile.
+    let waited = tokio::select! {
+        waited = within("an answer", acquire(&daemon, calm, 50)) => waited,
+        ended = waiting.next() => panic!("{ended:?}"),
+    };
+    assert_eq!((waited.status, waited.code().as_str()), (409, "busy"));
+}
+
 #[tokio::test]
 async fn clients_are_known_by_their_certificates() {
     let mut plan = Plan::new();
@@ -43,11 +118,7 @@ async fn clients_are_known_by_their_certificates() {
         "[[client]]\nsan = \"worker-1.example\"\ngrants = [\"read:job\"]\n",
     );
     plan.config.tokens = Some(tokens);
-    plan.config.tls = Some(TlsFiles {
-        cert: folder.join("localhost.pem"),
-        key: folder.join("localhost.key"),
-        client_ca: Some(folder.join("ca.pem")),
-    });
+    plan.config.tls = Some(files(&folder));
     let daemon = plan.start().await;
     let ask = async |who: Option<&str>, name: &str| {
         let shown = folder.display();
