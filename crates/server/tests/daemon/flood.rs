@@ -179,7 +179,9 @@ async fn idle_connections_leave_room_for_renewals() {
     // Nothing here waits for that.
     plan.config.head_timeout = 10 * PATIENCE;
     let daemon = plan.start().await;
-    let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
+    // Nor for its end.
+    let want = json!({"ttl_ms": 3_600_000});
+    let mine = daemon.post("/v1/locks/job:1/acquire", want).await.ok();
     let renew = json!({"token": mine["token"], "fence": mine["fence"]});
     let renew = request(&daemon, "/v1/locks/job:1/renew", None, &renew);
     // Every connection is taken by someone who says nothing more, or nothing; the last of them are given up soon.
@@ -210,7 +212,9 @@ async fn the_last_connections_are_for_those_that_are_answered_at_once() {
     // Nothing here waits for that.
     (plan.config.head_timeout, plan.config.body_timeout) = (10 * PATIENCE, 10 * PATIENCE);
     let daemon = plan.start().await;
-    let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
+    // Nor for its end.
+    let want = json!({"ttl_ms": 3_600_000});
+    let mine = daemon.post("/v1/locks/job:1/acquire", want).await.ok();
     let renew = json!({"token": mine["token"], "fence": mine["fence"]});
     let renew = request(&daemon, "/v1/locks/job:1/renew", None, &renew);
     let _idle = idle(&daemon, 6).await;
