@@ -46,7 +46,8 @@ impl Sums {
         self.drills += 1;
         let key = format!("{}/{}", done.store.word(), done.fault.word());
         *self.faults.entry(key).or_default() += 1;
-        if !done.late.is_empty() {
+        // What was late twice is broken, and not late once.
+        if !done.late.is_empty() && done.broken.is_empty() {
             self.late.insert(done.seed, done.late.clone());
         }
         if !done.broken.is_empty() {
@@ -76,7 +77,7 @@ pub async fn many(
     let lane = || async {
         while next.get() < count {
             let seed = first.wrapping_add(next.replace(next.get() + 1));
-            let ran = patiently(seed, on, program).await;
+            let ran = patiently(async || micro(seed, on, program).await).await;
             (done.borrow_mut())(seed, &ran);
             match &ran {
                 Ok(ran) => sums.borrow_mut().add(ran),
@@ -97,24 +98,101 @@ fn luck(error: &Error) -> bool {
 
 /// What a busy machine has spoilt is tried again. Where only time was broken and nobody felt why, the same drill must break
 /// it twice in a row; what was seen the first time is told in any case.
-async fn patiently(seed: u64, on: Option<StoreKind>, program: &Program) -> Result<Micro, Error> {
+async fn patiently(mut run: impl AsyncFnMut() -> Result<Micro, Error>) -> Result<Micro, Error> {
     let (mut tries, mut late) = (1, Vec::new());
     loop {
-        match micro(seed, on, program).await {
+        match run().await {
             Err(error) if tries < TRIES && luck(&error) => tries += 1,
             Ok(ran) if late.is_empty() && only_late(&ran.broken) => late = ran.broken,
             Ok(mut ran) => {
                 ran.late = late;
                 return Ok(ran);
             }
-            Err(error) => return Err(error),
+            Err(error) if late.is_empty() => return Err(error),
+            Err(error) => {
+                return Err(Error::Again {
+                    error: Box::new(error),
+                    before: late.join("; "),
+                });
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::chaos::Fault;
+    use crate::history::History;
+    use crate::scenario::Measures;
+
+    const LATE: &str = "L5: nobody was granted the name";
+    const WORSE: &str = "I1: two at once";
+
+    fn ran(broken: &[&str]) -> Result<Micro, Error> {
+        Ok(Micro {
+            seed: 7,
+            store: StoreKind::Sqlite,
+            fault: Fault::Kill,
+            broken: broken.iter().map(|why| (*why).to_owned()).collect(),
+            late: Vec::new(),
+            took: Duration::ZERO,
+            measures: Measures::default(),
+            history: History::default(),
+        })
+    }
+
+    fn busy() -> Result<Micro, Error> {
+        Err(Error::Waited("for somebody to work".into()))
+    }
+
+    /// What comes of runs that end like this, and how many of them there were.
+    async fn told(ends: Vec<Result<Micro, Error>>) -> (Result<Micro, Error>, usize) {
+        let all = ends.len();
+        let mut ends = ends.into_iter();
+        let told = patiently(async || ends.next().unwrap()).await;
+        (told, all - ends.len())
+    }
+
+    #[tokio::test]
+    async fn what_is_late_twice_in_a_row_is_broken_and_once_is_told_apart() {
+        let (told_of, runs) = told(vec![ran(&[LATE]), ran(&[LATE]), ran(&[])]).await;
+        let twice = told_of.unwrap();
+        assert_eq!((runs, &*twice.broken), (2, &[LATE.to_owned()][..]));
+        let (told_of, runs) = told(vec![ran(&[LATE]), ran(&[]), ran(&[])]).await;
+        let once = told_of.unwrap();
+        assert_eq!((runs, &*once.late), (2, &[LATE.to_owned()][..]));
+        assert!(once.broken.is_empty());
+        let mut sums = Sums::default();
+        sums.add(&twice);
+        assert_eq!((sums.violations.len(), sums.late.len()), (1, 0));
+        let mut sums = Sums::default();
+        sums.add(&once);
+        assert_eq!((sums.violations.len(), sums.late.len()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn what_is_worse_than_late_is_broken_at_once() {
+        for broken in [&[WORSE][..], &[LATE, WORSE]] {
+            let (told_of, runs) = told(vec![ran(broken), ran(&[])]).await;
+            assert_eq!((runs, told_of.unwrap().broken.len()), (1, broken.len()));
+        }
+    }
+
+    #[tokio::test]
+    async fn bad_luck_is_tried_again_but_not_for_ever_and_what_was_late_before_is_told() {
+        let (told_of, runs) = told(vec![busy(), busy(), busy(), ran(&[]), busy()]).await;
+        assert!(runs == 4 && told_of.is_ok());
+        let (told_of, runs) = told(vec![busy(), busy(), busy(), busy(), ran(&[])]).await;
+        assert!(runs == 4 && told_of.is_err());
+        let (told_of, runs) = told(vec![Err(Error::Store("malformed".into())), ran(&[])]).await;
+        assert!(runs == 1 && told_of.is_err());
+        let (told_of, _) = told(vec![ran(&[LATE]), busy(), busy(), busy(), busy(), ran(&[])]).await;
+        let why = told_of.unwrap_err().to_string();
+        assert!(why.contains("somebody to work") && why.contains(LATE), "{why}");
+    }
 
     #[test]
     fn a_store_that_cannot_be_used_afterwards_is_told_at_once() {

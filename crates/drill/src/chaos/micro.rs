@@ -30,7 +30,7 @@ pub struct Micro {
     pub fault: Fault,
     /// Why it is not clean; empty if it is.
     pub broken: Vec<String>,
-    /// What was late when it was run before, and only then; nothing unless it had to be run twice.
+    /// What was late when it was run before; nothing unless it had to be run twice.
     pub late: Vec<String>,
     /// How long it took.
     pub took: Duration,

@@ -7,6 +7,7 @@
 //! | `fleet` | workers that come back when they are killed, and whose turn it is to be hit |
 //! | `micro` | one short drill: a store and two workers of its own, one fault, a verdict |
 //! | `many` | so many of them, several at a time |
+//! | `growth` | fences grow from window to window |
 //! | `soak` | one fleet for as long as wished, a fault every few seconds, judged window by window |
 //!
 //! The same seed chooses the same store, class, fault and delays. What the machine makes of it is real and differs from
@@ -14,6 +15,7 @@
 
 mod fault;
 mod fleet;
+mod growth;
 mod many;
 mod micro;
 mod soak;

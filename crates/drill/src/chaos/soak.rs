@@ -7,19 +7,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::Fence;
 use leasehold_core::clock::{BootClock, Clock};
 use leasehold_core::rng::SeededRandom;
 use serde::Serialize;
 
 use super::fault::Fault;
 use super::fleet::{Fleet, pick};
+use super::growth::grows;
 use super::micro::{busy, heals, unruly, verdict};
 use super::strike::strike;
 use super::{POLICIES, TTL};
 use crate::fleet::{Error, Ledger, Program, Skew, Stage, StoreKind};
-use crate::history::{Entry, History};
-use crate::oracle::granted;
+use crate::history::History;
 use crate::scenario::scene::Scene;
 use crate::scenario::{Measures, Options, SLACK};
 
@@ -196,14 +195,15 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
         );
         sums.add(&window);
         judged(&window);
-        match error {
-            None => {
-                in_vain = 0;
-                Ledger::open(&scene.stage.ledger())?.forget()?;
-            }
-            // Nobody knows what was done and what not: the next window has a store of its own.
-            Some(Error::Waited(_) | Error::Store(_) | Error::Fault(_)) if in_vain < MOST_IN_VAIN => {
-                in_vain += 1;
+        let error = match error {
+            None => Ledger::open(&scene.stage.ledger())
+                .and_then(|ledger| ledger.forget())
+                .err(),
+            error => error,
+        };
+        match Then::after(error, &mut in_vain) {
+            Then::Next => {}
+            Then::Anew => {
                 scene.strike().await;
                 fences.clear();
                 (scene, clock) = match begin(&plan, program, skewed, skews).await {
@@ -216,7 +216,7 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
                 };
             }
             // What the windows before have shown is told all the same.
-            Some(error) => {
+            Then::GiveUp(error) => {
                 sums.given_up = Some(error.to_string());
                 break;
             }
@@ -225,6 +225,33 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
     sums.took_s = BootClock.now().since(started).as_secs_f64();
     scene.strike().await;
     Ok(sums)
+}
+
+/// What follows a window.
+#[derive(Debug)]
+enum Then {
+    /// The next one.
+    Next,
+    /// The next one, on a store of its own: nobody knows what was done to this one and what not.
+    Anew,
+    /// Nothing.
+    GiveUp(Error),
+}
+
+impl Then {
+    fn after(error: Option<Error>, in_vain: &mut u32) -> Self {
+        match error {
+            None => {
+                *in_vain = 0;
+                Self::Next
+            }
+            Some(Error::Waited(_) | Error::Store(_) | Error::Fault(_)) if *in_vain < MOST_IN_VAIN => {
+                *in_vain += 1;
+                Self::Anew
+            }
+            Some(error) => Self::GiveUp(error),
+        }
+    }
 }
 
 /// A store and a clock for the workers.
@@ -274,58 +301,9 @@ async fn window(
     scene.quiet(TTL + SLACK).await
 }
 
-/// Fences grow from window to window.
-fn grows(history: &History, greatest: &mut BTreeMap<String, Fence>, broken: &mut Vec<String>) {
-    let mut new: BTreeMap<&str, (Fence, Fence)> = BTreeMap::new();
-    for record in &history.records {
-        let Entry::Event(seen) = &record.what else {
-            continue;
-        };
-        if let (Some(name), Some(fence)) = (seen.name.as_deref(), granted(seen)) {
-            let (least, most) = new.entry(name).or_insert((fence, fence));
-            (*least, *most) = ((*least).min(fence), (*most).max(fence));
-        }
-    }
-    for (name, (least, most)) in new {
-        if let Some(known) = greatest.get(name).filter(|known| least <= **known) {
-            broken.push(format!(
-                "I2: {name}: fence {least} was granted after {known} of an earlier window"
-            ));
-        }
-        let known = greatest.entry(name.to_owned()).or_insert(most);
-        *known = (*known).max(most);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Record, Transition};
-
-    fn granted(fence: u64) -> History {
-        told("acquired", None, fence)
-    }
-
-    fn told(event: &str, detail: Option<&str>, fence: u64) -> History {
-        let what = Entry::Event(Transition {
-            seq: 0,
-            hold: 1,
-            event: event.into(),
-            name: Some("job:1".into()),
-            class: "scheduler".into(),
-            fence: Fence::new(fence),
-            span: None,
-            detail: detail.map(Into::into),
-        });
-        History {
-            records: vec![Record {
-                at: 1,
-                who: "w".into(),
-                what,
-            }],
-            damage: Vec::new(),
-        }
-    }
 
     fn ended(broken: &[&str], stood_still: Duration, error: Option<&Error>) -> Window {
         let broken = broken.iter().map(|why| (*why).to_owned()).collect();
@@ -377,22 +355,34 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_goes_back_between_windows_is_seen() {
-        let (mut greatest, mut broken) = (BTreeMap::new(), Vec::new());
-        grows(&granted(5), &mut greatest, &mut broken);
-        grows(&granted(6), &mut greatest, &mut broken);
-        assert!(broken.is_empty(), "{broken:?}");
-        grows(&granted(6), &mut greatest, &mut broken);
-        assert_eq!(broken.len(), 1, "issued twice: {broken:?}");
-        grows(&granted(4), &mut greatest, &mut broken);
-        assert_eq!(broken.len(), 2, "went back: {broken:?}");
-        grows(&told("renewed", None, 4), &mut greatest, &mut broken);
-        grows(&told("proven_again", None, 4), &mut greatest, &mut broken);
-        assert_eq!(broken.len(), 2, "nothing was granted: {broken:?}");
-        grows(&told("healed", None, 4), &mut greatest, &mut broken);
-        assert_eq!(broken.len(), 3, "went back as it healed: {broken:?}");
-        let retaken = told("proven_again", Some("retaken"), 4);
-        grows(&retaken, &mut greatest, &mut broken);
-        assert_eq!(broken.len(), 4, "went back as it was taken again: {broken:?}");
+    fn a_window_in_vain_has_another_store_and_the_third_in_a_row_is_the_last() {
+        let waited = || Some(Error::Waited("for somebody to work".into()));
+        let mut in_vain = 0;
+        for _ in 0..3 {
+            assert!(matches!(Then::after(waited(), &mut in_vain), Then::Anew));
+            assert!(matches!(Then::after(waited(), &mut in_vain), Then::Anew));
+            assert!(matches!(Then::after(None, &mut in_vain), Then::Next));
+        }
+        for error in [Error::Store("locked".into()), Error::Fault("refused".into())] {
+            assert!(matches!(Then::after(Some(error), &mut in_vain), Then::Anew));
+        }
+        assert!(matches!(Then::after(waited(), &mut in_vain), Then::GiveUp(_)));
+        let missing = Error::Missing("no redis-server".into());
+        assert!(matches!(Then::after(Some(missing), &mut 0), Then::GiveUp(_)));
+    }
+
+    /// Whatever ends it, what was broken is told.
+    #[test]
+    fn a_soak_that_was_given_up_is_inconclusive_and_keeps_its_violations() {
+        let mut sums = Soak::default();
+        sums.add(&ended(&["I1: two"], Duration::ZERO, None));
+        sums.add(&ended(&[], Duration::ZERO, None));
+        assert_eq!(sums.inconclusive(), None);
+        sums.given_up = Some("no redis-server".into());
+        assert!(
+            sums.inconclusive()
+                .is_some_and(|why| why.contains("after 2 windows"))
+        );
+        assert_eq!(sums.violations, [(1, "I1: two".to_owned())]);
     }
 }

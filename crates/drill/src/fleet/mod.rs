@@ -76,6 +76,14 @@ pub enum Error {
         /// What was late.
         why: String,
     },
+    /// Only time was broken when it was run before, and then it could not be run again.
+    #[error("{error}; when it was run before: {before}")]
+    Again {
+        /// Why not.
+        error: Box<Error>,
+        /// What was late.
+        before: String,
+    },
     /// Something that the drill needs is not installed here.
     #[error("{0}")]
     Missing(String),
