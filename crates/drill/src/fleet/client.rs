@@ -320,3 +320,6 @@ impl Client {
         let _ = flight.await;
     }
 }
+
+#[cfg(test)]
+mod tests;
