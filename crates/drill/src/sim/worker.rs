@@ -336,3 +336,49 @@ impl Worker {
         state.tape.note(now, &self.who, what);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::judge;
+    use crate::sim::class::PROBE;
+    use crate::sim::director::Director;
+    use crate::sim::drift::SEC;
+    use crate::sim::engine::Service;
+    use crate::sim::plan::Plan;
+
+    /// An error ends as the class in force says: whoever reads the history must find that class in it, whoever has changed it.
+    #[test]
+    fn a_class_that_changed_while_it_was_asked_for_is_written_down_before_the_answer() {
+        let mut plan = Plan::new(1, Mistake::Nothing);
+        plan.strikes.clear();
+        let mut director = Director::new(&plan).unwrap();
+        let name = {
+            let mut state = director.world.lock();
+            (state.stopping, state.healed) = (true, true);
+            state.engine.service = Service::Silent;
+            state.names[0].clone()
+        };
+        let process = director.processes[0].as_mut().unwrap();
+        let locks = process.locks.clone().unwrap();
+        let worker = process.worker(PROBE, 7).unwrap();
+        process.spawn(async move {
+            let _ = worker.begin(&name).await;
+        });
+        let minute = Duration::from_secs(60);
+        process.spawn(async move {
+            let set = locks.set_policy(PROBE, "acquire.on_error", "fail-open", "a test", minute);
+            set.unwrap();
+        });
+        director.run_until(director.now() + 5 * SEC).unwrap();
+        let records = director.world.lock().tape.records.clone();
+        let local =
+            |what: &Entry| matches!(what, Entry::Answered { answer, .. } if *answer == Answer::LocalOnly);
+        assert!(records.iter().any(|record| local(&record.what)));
+        let judged = judge(&crate::history::History {
+            records,
+            damage: Vec::new(),
+        });
+        assert!(!judged.breaks("I8"), "{:#?}", judged.findings);
+    }
+}
