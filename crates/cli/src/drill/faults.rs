@@ -1,16 +1,17 @@
 //! `leasehold drill faults`.
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::bail;
 use leasehold::clock::{BootClock, Clock};
-use leasehold_drill::chaos::many;
+use leasehold_drill::chaos::{Sums, many};
 use leasehold_drill::fleet::Program;
 use serde_json::json;
 
 use super::args::{FaultsArgs, Output};
 use super::keep::keep;
-use super::{runtime, throw_away, unless_interrupted};
+use super::{ends, runtime, throw_away, unless_interrupted};
 use crate::args::Place;
 use crate::say::say;
 
@@ -71,6 +72,19 @@ pub(crate) fn main(place: &Place, args: &FaultsArgs) -> anyhow::Result<bool> {
         bail!("interrupted: every process, server and proxy of the drills is gone");
     };
     let took = BootClock.now().since(started);
+    if !ends(sums.violations.is_empty(), print(&sums, took, args))? {
+        return Ok(false);
+    }
+    if let Some((seed, why)) = sums.failed.first_key_value() {
+        bail!(
+            "{} of the drills could not be run; the first is seed {seed}: {why}",
+            sums.failed.len()
+        );
+    }
+    Ok(true)
+}
+
+fn print(sums: &Sums, took: Duration, args: &FaultsArgs) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Json => {
@@ -105,16 +119,7 @@ pub(crate) fn main(place: &Place, args: &FaultsArgs) -> anyhow::Result<bool> {
             )?;
         }
     }
-    if !sums.violations.is_empty() {
-        return Ok(false);
-    }
-    if let Some((seed, why)) = sums.failed.first_key_value() {
-        bail!(
-            "{} of the drills could not be run; the first is seed {seed}: {why}",
-            sums.failed.len()
-        );
-    }
-    Ok(true)
+    Ok(())
 }
 
 fn word(kind: super::args::Kind) -> &'static str {

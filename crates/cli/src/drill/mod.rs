@@ -20,6 +20,7 @@ use anyhow::Context;
 use leasehold_drill::scenario::ALL;
 
 use crate::args::Place;
+use crate::say::say;
 
 /// Does what was asked; false is a broken promise.
 pub(crate) fn main(place: &Place, command: DrillCommand) -> anyhow::Result<bool> {
@@ -80,6 +81,18 @@ fn throw_away(place: &Place, verb: &str) -> anyhow::Result<()> {
     }
 }
 
+/// How a verb ends that has judged something. A broken promise is more than a report that could not be written, or that nobody
+/// reads to its end.
+fn ends(kept: bool, told: anyhow::Result<()>) -> anyhow::Result<bool> {
+    match told {
+        Err(error) if !kept => {
+            say(&format!("{error:#}"));
+            Ok(false)
+        }
+        told => told.map(|()| kept),
+    }
+}
+
 /// The answer of this work, or nothing if INT or TERM came first; the work has been dropped then.
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> anyhow::Result<Option<T>> {
     tokio::select! {
@@ -98,5 +111,28 @@ async fn interrupted() -> std::io::Result<()> {
     tokio::select! {
         done = tokio::signal::ctrl_c() => done,
         _ = term.recv() => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::ends;
+
+    #[test]
+    fn a_broken_promise_wins_over_a_report_that_cannot_be_written() {
+        let full =
+            || anyhow::Error::from(Error::from(ErrorKind::StorageFull)).context("cannot write report.html");
+        let nobody_reads = || anyhow::Error::from(Error::from(ErrorKind::BrokenPipe));
+        assert!(!ends(false, Err(full())).unwrap());
+        assert!(!ends(false, Err(nobody_reads())).unwrap());
+        assert!(!ends(false, Ok(())).unwrap());
+        assert!(ends(true, Ok(())).unwrap());
+        assert!(ends(true, Err(full())).is_err());
+        // Whoever reads no further is told of by its kind, wherever the verb ends.
+        let error = ends(true, Err(nobody_reads())).unwrap_err();
+        assert!(error.downcast_ref::<Error>().is_some());
     }
 }

@@ -9,6 +9,7 @@ use leasehold_drill::report::{details, document, page};
 use leasehold_drill::scenario::{self, Verdict};
 
 use super::args::{Output, ReportArgs};
+use super::ends;
 use crate::say::say;
 
 /// Judges a history anew: whoever doubts a verdict needs the file only.
@@ -25,28 +26,34 @@ pub(crate) fn main(args: &ReportArgs) -> anyhow::Result<bool> {
             .records
             .iter()
             .any(|record| matches!(&record.what, Entry::Fault { fault, .. } if fault == scenario::CONTROL));
-    let verdicts = [Verdict::of_history(history)];
-    if let Some(path) = &args.html {
-        std::fs::write(path, page(&verdicts, &[]))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let mut out = std::io::stdout().lock();
-    match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &document(&verdicts, &[]))?;
-            writeln!(out)?;
-        }
-        Output::Table => {
-            for verdict in &verdicts {
-                write!(out, "{}", details(verdict))?;
-            }
-        }
-    }
+    let verdict = Verdict::of_history(history);
+    let kept = verdict.judgement.clean();
+    let told = tell(&[verdict], args);
     if control {
         say(
             "this is the history of a control run, whose workers neither look nor send a fence: a checker that found nothing \
              in it would be blind",
         );
     }
-    Ok(verdicts.iter().all(|verdict| verdict.judgement.clean()))
+    ends(kept, told)
+}
+
+fn tell(verdicts: &[Verdict], args: &ReportArgs) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut out, &document(verdicts, &[]))?;
+            writeln!(out)?;
+        }
+        Output::Table => {
+            for verdict in verdicts {
+                write!(out, "{}", details(verdict))?;
+            }
+        }
+    }
+    if let Some(path) = &args.html {
+        std::fs::write(path, page(verdicts, &[]))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }

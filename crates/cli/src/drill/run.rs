@@ -11,7 +11,7 @@ use leasehold_drill::scenario::{self, ALL, Options, Outcome, Scenario, Verdict};
 
 use super::args::{AllArgs, Kind, Output, RunArgs};
 use super::keep::keep;
-use super::{runtime, unless_interrupted};
+use super::{ends, runtime, unless_interrupted};
 use crate::args::Place;
 use crate::say::say;
 
@@ -96,18 +96,12 @@ pub(crate) fn main(place: &Place, args: &Wanted) -> anyhow::Result<bool> {
             "what the drills have left could not be removed: {error}"
         ));
     }
-    let told = tell(&verdicts, &failed, args);
-    if verdicts
+    let kept = verdicts
         .iter()
-        .any(|verdict| verdict.outcome == Outcome::Violation)
-    {
-        // A broken promise is more than a report that could not be written.
-        if let Err(error) = told {
-            say(&format!("{error:#}"));
-        }
+        .all(|verdict| verdict.outcome != Outcome::Violation);
+    if !ends(kept, tell(&verdicts, &failed, args))? {
         return Ok(false);
     }
-    told?;
     if let Some((first, why)) = failed.first() {
         bail!(
             "{} of the drills could not be run; the first is {first}: {why}",

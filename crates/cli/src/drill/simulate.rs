@@ -14,7 +14,7 @@ use leasehold_drill::sim::{
 };
 
 use super::args::SimulateArgs;
-use super::{interrupted, runtime};
+use super::{ends, interrupted, runtime};
 use crate::say::say;
 
 /// How often the terminal hears how far it is.
@@ -54,9 +54,9 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
     match ran {
         Ran::Interrupted => bail!("interrupted after {done} of {} histories", what.seeds),
         Ran::Replayed(Some(seed)) => {
-            writeln!(out, "seed {seed} ran differently the second time")?;
-            writeln!(out, "{}", repeat(seed, args, " --replay"))?;
-            Ok(false)
+            let again = repeat(seed, args, " --replay");
+            let told = writeln!(out, "seed {seed} ran differently the second time\n{again}");
+            ends(false, told.map_err(Into::into))
         }
         Ran::Replayed(None) => {
             let events = count(&progress.events);
@@ -64,8 +64,8 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
             Ok(true)
         }
         Ran::Failed(failure) => {
-            tell(&mut out, *failure, args, what)?;
-            Ok(false)
+            let told = tell(&mut out, *failure, args, what);
+            ends(false, told)
         }
         Ran::Passed => {
             writeln!(

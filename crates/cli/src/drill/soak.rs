@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use anyhow::bail;
-use leasehold_drill::chaos::{Plan, soak};
+use leasehold_drill::chaos::{Plan, Soak, soak};
 use leasehold_drill::fleet::Program;
 use serde_json::json;
 
 use super::args::{Output, SoakArgs};
 use super::keep::keep;
-use super::{runtime, throw_away, unless_interrupted};
+use super::{ends, runtime, throw_away, unless_interrupted};
 use crate::args::Place;
 use crate::say::say;
 
@@ -50,6 +50,16 @@ pub(crate) fn main(place: &Place, args: &SoakArgs) -> anyhow::Result<bool> {
         bail!("interrupted: every process, server and proxy of the soak is gone");
     };
     let sums = done?;
+    if !ends(sums.violations.is_empty(), print(&sums, args))? {
+        return Ok(false);
+    }
+    match sums.inconclusive() {
+        Some(why) => bail!("{why}"),
+        None => Ok(true),
+    }
+}
+
+fn print(sums: &Soak, args: &SoakArgs) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Json => {
@@ -81,11 +91,5 @@ pub(crate) fn main(place: &Place, args: &SoakArgs) -> anyhow::Result<bool> {
             )?;
         }
     }
-    if !sums.violations.is_empty() {
-        return Ok(false);
-    }
-    match sums.inconclusive() {
-        Some(why) => bail!("{why}"),
-        None => Ok(true),
-    }
+    Ok(())
 }

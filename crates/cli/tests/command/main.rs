@@ -8,6 +8,7 @@ mod config;
 mod daemon;
 mod doctor;
 mod drill;
+mod drill_exit;
 mod elect;
 mod guardian;
 mod hold;
