@@ -99,15 +99,23 @@ pub(crate) fn main(args: &SimulateArgs) -> anyhow::Result<bool> {
 
 /// What was left of acquires that had ended without a hold, and for how long.
 fn told(orphans: Orphans) -> String {
-    let Orphans { count, soon, .. } = orphans;
+    let Orphans {
+        count,
+        soon,
+        possible,
+        undone,
+        ..
+    } = orphans;
     let (age, allowed) = orphans.oldest;
     let seconds = |nanos: u64| nanos as f64 / 1e9;
+    let share = |some: u64, all: u64| some as f64 / all.max(1) as f64 * 100.0;
     format!(
         "{count} leases stood although their acquire had ended without a hold: {:.1} % were gone within 1 s, the oldest stood {:.1} s of the \
-         {:.1} s that it may",
-        soon as f64 / count.max(1) as f64 * 100.0,
+         {:.1} s that it may; {possible} of them could be undone, and {:.1} % of these were within 1 s of that",
+        share(soon, count),
         seconds(age),
-        seconds(allowed)
+        seconds(allowed),
+        share(undone, possible)
     )
 }
 

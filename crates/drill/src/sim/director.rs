@@ -216,8 +216,7 @@ impl Director {
             }
             self.happen(event)?;
         }
-        let mut state = self.world.lock();
-        state.now = state.now.max(by);
+        self.world.lock().pass(by);
         Ok(())
     }
 

@@ -87,7 +87,7 @@ pub(super) struct Engine {
     counted: BTreeSet<Name>,
     /// The highest fence ever: what a durable counter stands at.
     highest: u64,
-    places: Places,
+    pub(super) places: Places,
     mistake: Mistake,
     /// For [`Mistake::FenceRepeated`].
     first: BTreeMap<(String, Name), Fence>,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold_core::store::Lease;
 use leasehold_core::{Left, Name};
 
 use super::class::PROBE;
@@ -10,6 +11,7 @@ use super::drift::{MS, Nanos, SEC};
 use super::engine::Service;
 use super::plan::Route;
 use super::process::Process;
+use super::world::State;
 use crate::history::Entry;
 
 /// A client that is gone is noticed by its steward within one look.
@@ -93,12 +95,8 @@ impl Director {
     /// Everyone has done what they had to do: what is in the store now belongs to someone who knows it.
     pub(super) fn calm(&self) {
         self.note(Entry::Calm);
-        // A message that the network repeated long after its answer can grant a lease, or a place, to nobody; its time to live
-        // bounds that.
-        if !self.world.lock().network.repeated {
-            self.note_waiters();
-            self.note_leases();
-        }
+        self.note_waiters();
+        self.note_leases(|state, lease| !state.repeated(lease));
     }
 
     /// Whoever waited has left. Not so behind a daemon: it leaves once for a caller that is gone, and if that is lost, the place runs out.
@@ -116,10 +114,12 @@ impl Director {
         self.left("store", "waiters", waiters);
     }
 
-    fn note_leases(&self) {
+    fn note_leases(&self, counts: impl Fn(&State, &Lease) -> bool) {
         let leases = {
             let state = self.world.lock();
-            state.engine.leases(state.now)
+            let mut leases = state.engine.leases(state.now);
+            leases.retain(|lease| counts(&state, lease));
+            leases
         };
         for lease in leases {
             self.note(Entry::Lease {
@@ -261,7 +261,7 @@ impl Director {
         let overdue = self.world.lock().orphaned().overdue;
         self.left("store", "leases of nobody past their time to live", overdue);
         self.note(Entry::Quiet);
-        self.note_leases();
+        self.note_leases(|_, _| true);
         let rows = self.world.lock().target.rows();
         for row in rows {
             self.note_of("target", row);

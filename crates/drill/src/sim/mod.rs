@@ -40,6 +40,7 @@ mod tape;
 mod target;
 mod tenant;
 mod turns;
+mod ways;
 mod weather;
 mod wire;
 mod worker;

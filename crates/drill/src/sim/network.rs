@@ -1,6 +1,6 @@
 //! The way to the store and back: messages are delayed, lost, refused, cut off and repeated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::Token;
@@ -26,6 +26,8 @@ struct Call {
     /// Who waits for the answer, until it is sent.
     to: Option<oneshot::Sender<Reply>>,
     back: Nanos,
+    /// The store has seen it.
+    seen: bool,
 }
 
 /// Messages on their way, and what happened to those that met a fault.
@@ -35,8 +37,8 @@ pub(super) struct Network {
     sent: u64,
     /// Messages that met a fault, by number.
     pub(super) struck: Vec<u64>,
-    /// A message arrived twice.
-    pub(super) repeated: bool,
+    /// Tokens, by their random part, with an ask that the store has seen twice: what the second one was granted, nobody may know of.
+    pub(super) repeated: BTreeSet<String>,
 }
 
 impl State {
@@ -132,6 +134,7 @@ impl State {
                 verb,
                 to: to.filter(|_| !mute),
                 back,
+                seen: false,
             },
         );
         self.after(
@@ -142,7 +145,6 @@ impl State {
             },
         );
         if repeat {
-            self.network.repeated = true;
             let later = dice.between(0, if dice.chance(500) { SEC } else { LATEST });
             let later = (travel + later).min(LATEST).max(travel);
             self.after(
@@ -168,6 +170,8 @@ impl State {
         }
         let to = if copy { None } else { call.to.take() };
         let verb = call.verb.clone();
+        // One whose first copy nobody has seen is only late, and its sender reckons with that.
+        let again = std::mem::replace(&mut call.seen, true);
         let reply = match self.engine.turned_away(&verb, now) {
             Some(reply) => reply,
             None => {
@@ -180,16 +184,24 @@ impl State {
                         .any(|(slot, host)| host.alive && host.who(slot) == token.holder()),
                 };
                 let (reply, woken) = self.engine.apply(&verb, (slot, life), now, alive);
+                if let (Verb::Ask(ask), true) = (&verb, again) {
+                    self.network.repeated.insert(ask.token.random().to_owned());
+                }
                 match (&verb, &reply) {
-                    (Verb::Ask(ask), Reply::Asked(Answer::Granted(_))) => self.owns(&ask.name, &ask.token),
+                    (Verb::Ask(ask), Reply::Asked(Answer::Granted(_))) => {
+                        self.owns(&ask.name, &ask.token, again);
+                    }
+                    (Verb::Ask(ask), Reply::Asked(Answer::Busy(_))) if again => {
+                        self.engine.places.returns(&ask.token);
+                    }
                     (Verb::Release(giving), _) => {
                         if let Some(token) = &woken {
-                            self.owns(&giving.name, token);
+                            self.owns(&giving.name, token, false);
                         }
                     }
                     _ => {}
                 }
-                self.watch_leases();
+                self.watch_leases(Some(&verb));
                 if let Some(token) = woken {
                     self.ring(token.holder(), token.random().to_owned(), number);
                 }

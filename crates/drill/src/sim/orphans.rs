@@ -2,14 +2,19 @@
 //! reach the store; where it cannot, they run out.
 //!
 //! A task has one acquire at a time and a class of its own, so what is asked for under that class meanwhile belongs to that acquire.
+//!
+//! How soon they are gone depends on what happens to the client and to the store. How soon they are undone once that is possible
+//! depends on the client alone: for that, time counts only while the client runs and the store serves it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::store::{Ask, CLAIM, Lease};
+use leasehold_core::store::{Ask, CLAIM, Claim, Giving, Lease};
 use leasehold_core::{Fence, Name, Token};
 
 use super::drift::{MS, Nanos, SEC};
+use super::engine::Verb;
+use super::ways::Ways;
 use super::world::State;
 
 /// How long orphans stood.
@@ -19,6 +24,10 @@ pub struct Orphans {
     pub count: u64,
     /// Gone within a second.
     pub soon: u64,
+    /// Undone; or could have been, for more than a second, and were not.
+    pub possible: u64,
+    /// Undone within a second in which that was possible.
+    pub undone: u64,
     /// Older than TTL, lock delay and margin allow.
     pub overdue: u64,
     /// How long the oldest stood, and how long it was allowed to, in nanoseconds.
@@ -30,14 +39,19 @@ impl Orphans {
     pub fn add(&mut self, other: Self) {
         self.count += other.count;
         self.soon += other.soon;
+        self.possible += other.possible;
+        self.undone += other.undone;
         self.overdue += other.overdue;
         self.oldest = self.oldest.max(other.oldest);
     }
 
-    fn stood(&mut self, age: Nanos, allowed: Nanos) {
+    /// One stood for so long; for how much of that it could be undone, and whether it was.
+    fn stood(&mut self, age: Nanos, allowed: Nanos, (open, undone): (Nanos, bool)) {
         self.add(Self {
             count: 1,
             soon: u64::from(age <= SEC),
+            possible: u64::from(undone || open > SEC),
+            undone: u64::from(undone && open <= SEC),
             overdue: u64::from(age > allowed),
             oldest: (age, allowed),
         });
@@ -67,6 +81,8 @@ struct Asked {
     /// The longest that the store was asked to keep it.
     kept: Duration,
     end: End,
+    /// The store has carried out an undo of it.
+    given: bool,
 }
 
 /// A lease in the store.
@@ -79,16 +95,27 @@ struct Standing {
     due: Nanos,
 }
 
+/// A lease that was granted.
+#[derive(Debug)]
+struct Granted {
+    /// To which token, by its random part.
+    token: String,
+    /// Its client has no reason to undo it: a message that the store had seen before has asked for it, or the store has forgotten
+    /// that it was undone.
+    unknown: bool,
+}
+
 /// The books of one history.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// By the token's random part.
     asked: BTreeMap<String, Asked>,
-    /// Which token was granted which fence.
-    granted: BTreeMap<Fence, String>,
+    /// By name and fence.
+    granted: BTreeMap<(Name, Fence), Granted>,
     standing: BTreeMap<Name, Standing>,
     /// How far the store's clock was stepped back: everything in it lasts that much longer.
     pub(super) back: Nanos,
+    pub(super) ways: Ways,
     pub(super) found: Orphans,
 }
 
@@ -103,6 +130,7 @@ impl Ledger {
             class: token.class().to_owned(),
             kept: CLAIM,
             end: End::Open,
+            given: false,
         });
         asked.kept = asked.kept.max(ask.kept());
     }
@@ -129,16 +157,29 @@ impl Ledger {
         self.settle(|asked| asked.slot == slot, End::Nothing(now));
     }
 
-    /// The store has granted a lease, or hands it over.
-    fn grants(&mut self, name: &Name, token: &Token, fence: Fence, now: Nanos) {
-        self.granted.insert(fence, token.random().to_owned());
+    /// The store has granted a lease, or hands it over; perhaps to a message that it had seen before.
+    fn grants(&mut self, name: &Name, token: &Token, (fence, again): (Fence, bool), now: Nanos) {
+        let token = token.random();
+        let given = self.asked.get(token).is_some_and(|asked| asked.given);
+        let grant = || Granted {
+            token: token.to_owned(),
+            unknown: again || given,
+        };
+        self.granted.entry((name.clone(), fence)).or_insert_with(grant);
         if let Some(standing) = self.standing.get_mut(name).filter(|one| one.fence == fence) {
             standing.since = now;
         }
     }
 
-    /// The store has this lease of a name now, or none.
-    fn sees(&mut self, name: &Name, lease: Option<&Lease>, now: Nanos) {
+    /// The store has taken back what this token had, if anything, and its client will hear of it.
+    fn gives(&mut self, token: &Token) {
+        if let Some(asked) = self.asked.get_mut(token.random()) {
+            asked.given = true;
+        }
+    }
+
+    /// The store has this lease of a name now, or none, after this token has given back what it had.
+    fn sees(&mut self, name: &Name, lease: Option<&Lease>, given: Option<&Token>, now: Nanos) {
         let lease = lease.and_then(|lease| Some((lease.fence?, lease.remaining?)));
         let due = lease.map_or(now, |(_, left)| {
             now + u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)
@@ -149,9 +190,10 @@ impl Ledger {
                 standing.due = due;
                 return;
             }
-            let (before, since, gone) = (standing.fence, standing.since, standing.due.min(now));
+            let (before, span) = (standing.fence, (standing.since, standing.due.min(now)));
+            let undone = given.filter(|_| now < standing.due);
             self.standing.remove(name);
-            self.gone(before, since, gone);
+            self.gone((name.clone(), before), span, undone);
         }
         if let Some(fence) = fence {
             let since = now;
@@ -159,138 +201,78 @@ impl Ledger {
         }
     }
 
-    fn gone(&mut self, fence: Fence, since: Nanos, at: Nanos) {
-        let token = self.granted.get(&fence);
-        let Some(asked) = token.and_then(|token| self.asked.get(token)) else {
+    fn gone(&mut self, lease: (Name, Fence), (since, at): (Nanos, Nanos), given: Option<&Token>) {
+        let Some(Granted { token, unknown }) = self.granted.get(&lease) else {
+            return;
+        };
+        let Some(asked) = self.asked.get(token) else {
             return;
         };
         if let End::Nothing(ended) = asked.end
             && at > ended.max(since)
         {
+            let from = ended.max(since);
             let kept = u64::try_from(asked.kept.as_nanos()).unwrap_or(u64::MAX);
             // Clocks part by one part in a hundred; the rest is for what is rounded.
             let margin = kept / 100 + 100 * MS + self.back;
-            self.found.stood(at - ended.max(since), kept + margin);
+            let open = self.ways.between((asked.slot, asked.life), from, at);
+            let undone = given.is_some_and(|given| given.random() == token);
+            let open = if *unknown && !undone { 0 } else { open };
+            self.found.stood(at - from, kept + margin, (open, undone));
         }
     }
 
     /// Nothing more happens.
     fn close(&mut self, now: Nanos) {
-        for (_, standing) in std::mem::take(&mut self.standing) {
-            self.gone(standing.fence, standing.since, standing.due.min(now));
+        for (name, standing) in std::mem::take(&mut self.standing) {
+            let span = (standing.since, standing.due.min(now));
+            self.gone((name, standing.fence), span, None);
         }
     }
 }
 
 impl State {
-    /// Looks at what is in the store, after something has happened to it.
-    pub(super) fn watch_leases(&mut self) {
+    /// Looks at what is in the store, after something has happened to it: a message, or a fault.
+    pub(super) fn watch_leases(&mut self, verb: Option<&Verb>) {
+        let given = match verb {
+            Some(Verb::Release(Giving { claim, .. })) => match claim {
+                Claim::Owner(token) => Some(token),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(token) = given {
+            self.orphans.gives(token);
+        }
         for name in &self.names {
             let lease = self.engine.lease(name, self.now);
-            self.orphans.sees(name, lease.as_ref(), self.now);
+            self.orphans.sees(name, lease.as_ref(), given, self.now);
         }
     }
 
-    /// This token has the lease of a name now.
-    pub(super) fn owns(&mut self, name: &Name, token: &Token) {
+    /// A message that arrived twice has asked for this lease: it may be nobody's, through no fault of its client.
+    pub(super) fn repeated(&self, lease: &Lease) -> bool {
+        let token = lease
+            .fence
+            .and_then(|fence| self.orphans.granted.get(&(lease.name.clone(), fence)));
+        self.wire.repeated || token.is_some_and(|grant| self.network.repeated.contains(&grant.token))
+    }
+
+    /// This token has the lease of a name now, perhaps by a message that the store had seen before.
+    pub(super) fn owns(&mut self, name: &Name, token: &Token, again: bool) {
         let lease = self.engine.lease(name, self.now);
         if let Some(fence) = lease.and_then(|lease| lease.fence) {
-            self.orphans.grants(name, token, fence, self.now);
+            self.orphans.grants(name, token, (fence, again), self.now);
         }
     }
 
     /// How long all orphans of this history stood.
     pub(super) fn orphaned(&mut self) -> Orphans {
-        self.watch_leases();
+        self.watch_leases(None);
         self.orphans.close(self.now);
         self.orphans.found
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use leasehold_core::rng::SeededRandom;
-    use leasehold_core::{Holder, Ttl};
-
-    use super::*;
-
-    const WHO: Asker<'_> = (0, 1, "c0");
-
-    fn fence() -> Fence {
-        Fence::new(7).unwrap()
-    }
-
-    fn name() -> Name {
-        Name::new("sim:0").unwrap()
-    }
-
-    fn lease(left: u64) -> Lease {
-        Lease {
-            name: name(),
-            holder: "c0.1".to_owned(),
-            class: None,
-            fence: Some(fence()),
-            remaining: Some(Duration::from_millis(left)),
-            age: None,
-            waiters: None,
-        }
-    }
-
-    /// One acquire, granted after a second for two seconds.
-    fn granted() -> Ledger {
-        let token = Token::fresh(&Holder::new("c0.1").unwrap(), "c0", &SeededRandom::new(1));
-        let mut books = Ledger::default();
-        let ttl = Ttl::new(Duration::from_secs(2)).unwrap();
-        books.begins(WHO);
-        books.asks(0, 1, &Ask::new(name(), token.clone(), ttl));
-        books.grants(&name(), &token, fence(), SEC);
-        books.sees(&name(), Some(&lease(2_000)), SEC);
-        books
-    }
-
-    /// How many, how many of them soon, how many too late, and the age of the oldest in milliseconds.
-    fn found(mut books: Ledger) -> (u64, u64, u64, u64) {
-        books.close(60 * SEC);
-        let found = books.found;
-        (found.count, found.soon, found.overdue, found.oldest.0 / MS)
-    }
-
-    #[test]
-    fn what_is_held_is_no_orphan_and_what_is_undone_is_one_until_then() {
-        let mut books = granted();
-        books.ends(WHO, true, 1_500 * MS);
-        books.sees(&name(), None, 1_700 * MS);
-        assert_eq!(found(books), (0, 0, 0, 0));
-        let mut books = granted();
-        books.ends(WHO, false, 1_500 * MS);
-        books.sees(&name(), None, 1_700 * MS);
-        assert_eq!(found(books), (1, 1, 0, 200));
-        let mut books = granted();
-        books.dies(0, 1_500 * MS);
-        books.sees(&name(), None, 1_700 * MS);
-        assert_eq!(found(books), (1, 1, 0, 200));
-    }
-
-    #[test]
-    fn it_counts_from_its_grant_if_that_was_later() {
-        let mut books = granted();
-        books.ends(WHO, false, 500 * MS);
-        books.sees(&name(), None, 1_700 * MS);
-        assert_eq!(found(books), (1, 1, 0, 700));
-    }
-
-    #[test]
-    fn one_that_runs_out_was_gone_then_and_not_when_it_was_next_looked_for() {
-        let mut books = granted();
-        books.ends(WHO, false, 1_500 * MS);
-        assert_eq!(found(books), (1, 0, 0, 1_500));
-    }
-
-    #[test]
-    fn one_that_something_keeps_alive_is_overdue() {
-        let mut books = granted();
-        books.ends(WHO, false, 1_500 * MS);
-        books.sees(&name(), Some(&lease(10_000)), 2 * SEC);
-        assert_eq!(found(books), (1, 0, 1, 10_500));
-    }
-}
+mod tests;

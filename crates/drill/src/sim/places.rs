@@ -15,7 +15,7 @@ struct Place {
     from: (usize, u32),
     /// It has been given up, or was over with a grant.
     left: bool,
-    /// The store has forgotten that.
+    /// The store has forgotten that, or a message that it had seen before has asked for the place again.
     back: bool,
 }
 
@@ -51,6 +51,13 @@ impl Places {
         }
     }
 
+    /// A message that the store has seen before asks again, and not on behalf of anyone: who had left may be back.
+    pub(super) fn returns(&mut self, token: &Token) {
+        if let Some(place) = self.0.get_mut(token) {
+            place.back |= place.left;
+        }
+    }
+
     /// The store forgets: who had left may be back, and nobody leaves twice.
     pub(super) fn forget(&mut self) {
         for place in self.0.values_mut() {
@@ -59,7 +66,7 @@ impl Places {
     }
 
     /// How many wait that should not: nobody waits any more. Not those whose process is gone, and with it whoever could leave, nor
-    /// those who have left a store that forgot it; their places run out.
+    /// those who had left and are back through no fault of theirs; their places run out.
     pub(super) fn kept(&self, table: &Table, now: Moment, lives: impl Fn((usize, u32)) -> bool) -> u64 {
         let mut table = table.clone();
         for (token, place) in &self.0 {
@@ -78,5 +85,87 @@ impl Places {
             lease.and_then(|lease| lease.waiters).unwrap_or(0)
         });
         waiting.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: Moment = Moment::ZERO;
+
+    fn token(seed: u64) -> Token {
+        Token::fresh(&Holder::new("c0.1").unwrap(), "c0", &SeededRandom::new(seed))
+    }
+
+    /// A name that someone has, and another one who asks for it and waits.
+    struct Queue {
+        table: Table,
+        places: Places,
+        ask: Ask,
+    }
+
+    impl Queue {
+        fn new() -> Self {
+            let name = Name::new("sim:0").unwrap();
+            let mut table = Table::default();
+            let held = Ask::new(name.clone(), token(1), Ttl::MAX);
+            table.acquire(&held, NOW, 0).unwrap();
+            let mut ask = Ask::new(name, token(2), Ttl::MAX);
+            ask.queue = Some(Duration::from_secs(4));
+            let places = Places::default();
+            let mut queue = Self { table, places, ask };
+            queue.asks();
+            queue
+        }
+
+        fn asks(&mut self) {
+            self.places.asks(&self.ask, (0, 1));
+            self.table.acquire(&self.ask, NOW, 0).unwrap();
+        }
+
+        /// Without a tombstone, as a hold does that knows of no ask on its way.
+        fn leaves(&mut self) {
+            let giving = Giving::owned(self.ask.name.clone(), self.ask.token.clone());
+            self.places.gives(&giving);
+            self.table.release(&giving, NOW, 0, |_| true);
+        }
+
+        fn kept(&self) -> u64 {
+            self.places.kept(&self.table, NOW, |_| true)
+        }
+    }
+
+    #[test]
+    fn a_place_counts_until_it_is_given_up_or_nobody_is_there_to_do_so() {
+        let mut queue = Queue::new();
+        assert_eq!(queue.kept(), 1);
+        assert_eq!(queue.places.kept(&queue.table, NOW, |_| false), 0);
+        queue.leaves();
+        assert_eq!(queue.kept(), 0);
+    }
+
+    #[test]
+    fn what_a_repeated_message_took_again_does_not_count() {
+        let mut queue = Queue::new();
+        queue.leaves();
+        queue.asks();
+        assert_eq!(
+            queue.kept(),
+            1,
+            "its own message: it should not have left like this"
+        );
+        queue.places.returns(&queue.ask.token);
+        assert_eq!(queue.kept(), 0);
+    }
+
+    #[test]
+    fn a_message_repeated_before_anyone_left_excuses_nothing() {
+        let mut queue = Queue::new();
+        queue.asks();
+        queue.places.returns(&queue.ask.token);
+        assert_eq!(queue.kept(), 1);
     }
 }

@@ -31,7 +31,7 @@ impl Director {
         if happened {
             state.count(kind);
         }
-        state.watch_leases();
+        state.watch_leases(None);
     }
 
     /// True if it has happened. What an operator does and a fail-over are counted where they take effect, which is later.
@@ -156,7 +156,7 @@ impl Director {
                     let mut state = self.world.lock();
                     state.engine.fail_over();
                     state.count(kind);
-                    state.watch_leases();
+                    state.watch_leases(None);
                     drop(state);
                     self.note(Entry::Forgot);
                     self.serve(Service::ReadOnly);

@@ -121,7 +121,7 @@ impl State {
         }
         if repeat {
             self.count("network: a request arrives twice");
-            self.network.repeated = true;
+            self.wire.repeated = true;
             let later = dice.between(0, if dice.chance(500) { SEC } else { LATEST });
             let at = (arrives + later).min(self.now + LATEST).max(arrives);
             let data = data.to_vec();

@@ -170,6 +170,8 @@ pub(super) struct Wire {
     acceptor: Option<Waker>,
     /// Messages that met a fault, by number.
     pub(super) struck: Vec<u64>,
+    /// A request arrived twice. What the daemon asked its store for on its behalf cannot be told apart.
+    pub(super) repeated: bool,
 }
 
 impl State {

@@ -186,7 +186,7 @@ impl State {
         loop {
             let entry = self.agenda.first_entry().filter(|entry| entry.key().0 <= by)?;
             let ((at, _), event) = entry.remove_entry();
-            self.now = self.now.max(at);
+            self.pass(at);
             if !matches!(event, Event::Timer { .. } | Event::Strike(_) | Event::Mend(_)) {
                 self.flying -= 1;
             }

@@ -7,8 +7,14 @@ const MOST: u64 = 600;
 
 /// The first history in which the mistake shows.
 fn caught(mistake: Mistake) -> (Plan, Run) {
+    caught_with(mistake, |_| {})
+}
+
+/// The first history in which the mistake shows, after every plan was changed like this.
+fn caught_with(mistake: Mistake, change: impl Fn(&mut Plan)) -> (Plan, Run) {
     for seed in 0..MOST {
-        let plan = Plan::new(seed, mistake);
+        let mut plan = Plan::new(seed, mistake);
+        change(&mut plan);
         let run = live(&plan).unwrap();
         if run.judgement.breaks(mistake.breaks()) {
             return (plan, run);
@@ -55,6 +61,17 @@ must_break! {
     a_panic_in_a_task_that_nobody_waits_for_is_caught: PanicsWhenRefused,
     an_undo_that_renews_is_caught: UndoRenews,
     a_place_that_stays_is_caught: PlaceStays,
+}
+
+/// Messages that arrive twice can leave something behind through no fault of the client. That excuses what they left, and not the
+/// whole history.
+#[test]
+fn what_is_left_behind_is_found_among_repeated_messages_too() {
+    for mistake in [Mistake::PlaceStays, Mistake::NoTombstone] {
+        let (plan, run) = caught_with(mistake, |plan| plan.odds.repeat = 250);
+        let twice = run.faults.get("store: a message arrives twice").copied();
+        assert!(twice > Some(0), "{}: seed {}", mistake.word(), plan.seed);
+    }
 }
 
 /// Without its mistake, the very plan that showed it is clean: it is the mistake that was found.
