@@ -51,6 +51,10 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::director::Director;
+    use crate::sim::drift::SEC;
+    use crate::sim::mistake::Mistake;
+    use crate::sim::plan::Plan;
 
     #[test]
     fn only_what_was_open_counts_and_only_of_that_life() {
@@ -66,5 +70,38 @@ mod tests {
         assert_eq!(ways.between(second, 0, 70), 10);
         assert_eq!(ways.between((1, 1), 0, 100), 0);
         assert_eq!(ways.0.get(&first).unwrap().len(), 2, "what goes on is one span");
+    }
+
+    #[test]
+    fn a_way_is_open_while_its_client_runs_uncut_and_the_store_serves() {
+        let mut plan = Plan::new(1, Mistake::Nothing);
+        plan.strikes.clear();
+        let director = Director::new(&plan).unwrap();
+        let open = |change: &dyn Fn(&mut State, Nanos)| {
+            let mut state = director.world.lock();
+            let from = state.now;
+            change(&mut state, from);
+            state.pass(from + SEC);
+            state.pass(from);
+            assert_eq!(state.now, from + SEC, "time does not go back");
+            state.orphans.ways.between((0, 1), from, from + SEC)
+        };
+        assert_eq!(open(&|_, _| {}), SEC);
+        for away in [
+            Service::Silent,
+            Service::Refusing,
+            Service::ReadOnly,
+            Service::Loading,
+        ] {
+            assert_eq!(open(&|state, _| state.engine.service = away), 0, "{away:?}");
+        }
+        assert_eq!(open(&|state, _| state.engine.service = Service::Full), SEC);
+        assert_eq!(open(&|state, _| state.hosts[0].cut = Some(true)), 0);
+        assert_eq!(open(&|state, _| state.hosts[0].cut = None), SEC);
+        assert_eq!(open(&|state, now| state.hosts[0].paused_until = now + SEC), 0);
+        assert_eq!(open(&|_, _| {}), SEC, "it goes on by itself");
+        assert_eq!(open(&|state, _| state.hosts[0].alive = false), 0);
+        let another = |state: &mut State, _| (state.hosts[0].alive, state.hosts[0].life) = (true, 2);
+        assert_eq!(open(&another), 0);
     }
 }
