@@ -27,6 +27,19 @@ fn the_promises_hold() {
     happened(&progress, &[]);
 }
 
+/// In these a message that arrived twice has taken a lease, or a place in line, for nobody: that breaks no promise.
+#[test]
+fn what_a_repeated_message_takes_is_nobodys_fault() {
+    for seed in [41, 176, 338, 472] {
+        let run = live(&Plan::new(seed, Mistake::Nothing)).unwrap();
+        assert!(
+            run.judgement.clean(),
+            "seed {seed}: {:#?}",
+            run.judgement.findings
+        );
+    }
+}
+
 /// A history in which nothing is at stake proves nothing: over some seeds everything that can be promised must come up.
 #[test]
 fn the_histories_are_worth_judging() {
