@@ -80,7 +80,7 @@ pub enum Error {
     #[error("{error}; when it was run before: {before}")]
     Again {
         /// Why not.
-        error: Box<Error>,
+        error: Box<Self>,
         /// What was late.
         before: String,
     },

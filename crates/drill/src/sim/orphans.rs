@@ -235,10 +235,10 @@ impl State {
     /// Looks at what is in the store, after something has happened to it: a message, or a fault.
     pub(super) fn watch_leases(&mut self, verb: Option<&Verb>) {
         let given = match verb {
-            Some(Verb::Release(Giving { claim, .. })) => match claim {
-                Claim::Owner(token) => Some(token),
-                _ => None,
-            },
+            Some(Verb::Release(Giving {
+                claim: Claim::Owner(token),
+                ..
+            })) => Some(token),
             _ => None,
         };
         if let Some(token) = given {
