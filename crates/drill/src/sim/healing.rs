@@ -99,7 +99,8 @@ impl Director {
         self.note_leases(|state, lease| !state.repeated(lease));
     }
 
-    /// Whoever waited has left. Not so behind a daemon: it leaves once for a caller that is gone, and if that is lost, the place runs out.
+    /// Whoever waited has left. Not so behind a daemon: it goes on leaving for callers that are gone, which no count here shows, and an ask of
+    /// theirs that comes later still takes a place that runs out.
     fn note_waiters(&self) {
         let state = self.world.lock();
         let lives = |(slot, life): (usize, u32)| {
