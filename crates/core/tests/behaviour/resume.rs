@@ -222,3 +222,19 @@ async fn nothing_is_taken_up_once_the_client_shuts_down() {
     assert_eq!((a.left().await, a.names_here()), (Left::default(), 0));
     assert_eq!(a.count("resumed"), 0);
 }
+
+/// What the earlier process has asked may still be on its way: it is undone if the hold ends without giving its lease back.
+#[tokio::test(start_paused = true)]
+async fn what_the_earlier_process_asked_is_undone_when_the_lease_is_gone() {
+    let bed = Bed::new();
+    let fence = left_behind(&bed).await;
+    let (a, b) = (bed.client("a"), bed.client("b"));
+    let hold = resumed(&a, fence, 1).await;
+    b.break_lease(&name("job:1"), fence, "a test").await.unwrap();
+    assert_eq!(bed.lost(&hold).await.reason, Loss::NotOwned);
+    assert_eq!(hold.release().await, Outcome::Skipped);
+    a.idle().await;
+    let late = Ask::new(name("job:1"), token(), Ttl::new(secs(60)).unwrap());
+    assert_eq!(bed.memory.acquire(&late, secs(1)).await.unwrap(), Answer::Void);
+    assert_eq!(bed.lease("job:1").await, None);
+}
