@@ -61,13 +61,16 @@ test('a lock appears, its bar shrinks, and is full again when it is renewed', as
 test('without renewals a bar only shrinks, and the lock goes', async () => {
   const page = await open(chrome, stage.url);
   await page.goto(stage.url);
-  // The first answer that has the lock comes late, as on a busy machine: how much is left is less certain then, but does not grow.
+  // The first answer that has the lock comes late, as on a busy machine, and so does its question: how much is left is less certain
+  // then, but does not grow.
   let late = 0;
+  const wait = (ms) => new Promise((resume) => setTimeout(resume, ms));
   await page.route('**/v1/locks?*', async (route) => {
+    if (late === 0) await wait(250);
     const answer = await route.fetch();
     if (late === 0 && (await answer.text()).includes('job:once')) {
       late += 1;
-      await new Promise((resume) => setTimeout(resume, 700));
+      await wait(700);
       // One more event, so that the next reading, a quick one, follows at once.
       await stage.must('POST', '/v1/locks/job:beside/acquire', { holder: 'beside', ttl_ms: 60_000 });
     }

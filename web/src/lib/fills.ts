@@ -4,8 +4,9 @@
  * A renewal shows it (what is left jumps up); before the first one, a lease has lived `age` and has `remaining` left, so it is not longer
  * than the two together, nor than its class says.
  *
- * Nor does the store say when the lease ends by the browser's clock: a reading that took long leaves that open by as much as it took. An
- * end that agrees with the newest reading is kept, so that a bar grows when a lease was renewed and never because an answer was slow.
+ * Nor does the store say when the lease ends by the browser's clock: a reading that took long leaves that open by as much as it took, on
+ * the way there or back. As long as all readings can mean the same end, the first one's is kept, so that a bar grows when a lease was renewed and
+ * never because an answer was slow.
  */
 import type { Lock } from './api';
 
@@ -15,6 +16,8 @@ interface Fill {
   left: number;
   /** When it ends, by `performance.now()`. */
   end: number;
+  /** The latest that it can be, by all readings since it was last renewed. */
+  latest: number;
 }
 
 export class Fills {
@@ -32,14 +35,18 @@ export class Fills {
       let full = Math.max(left, 1);
       // Rather too early than too late; and the store counts whole milliseconds.
       let end = sent + left;
+      let latest = received + left;
       if (before && before.fence === fence) {
         // More than there was: it was renewed just now, and this is about all of it.
         full = left > before.left + 50 ? Math.max(left, this.#longest(lock, left)) : Math.max(before.full, left);
-        if (before.end >= end - 1 && before.end <= received + left + 1) end = before.end;
+        if (end <= before.latest + 1 && before.end <= latest + 1) {
+          end = before.end;
+          latest = Math.min(latest, before.latest);
+        }
       } else {
         full = this.#longest(lock, left);
       }
-      next.set(lock.name, { fence, full, left, end });
+      next.set(lock.name, { fence, full, left, end, latest });
     }
     this.#by = next;
     return locks;
