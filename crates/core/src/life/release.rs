@@ -23,7 +23,7 @@ impl Life {
             }
             State::Lost(_) => {
                 let over = self.lease.map_or(now, |_| self.over_by());
-                self.forget(over, out);
+                self.forget(over, now, out);
                 self.finish(Outcome::Skipped, out);
             }
             State::LocalOnly { .. } => {
@@ -34,7 +34,7 @@ impl Life {
             State::Unproven { gone: true, .. } => {
                 let held = self.held(now);
                 out.push(Effect::Emit(What::AlreadyLost { held }));
-                self.forget(now, out);
+                self.forget(now, now, out);
                 self.finish(Outcome::AlreadyLost, out);
             }
             State::Proven { .. } | State::Unproven { .. } => {
@@ -64,7 +64,7 @@ impl Life {
             let held = self.held(now);
             let until = self.over_by();
             out.push(Effect::Emit(What::Kept { held }));
-            self.forget(until, out);
+            self.forget(until, now, out);
             self.finish(Outcome::Kept { until }, out);
             return true;
         }
@@ -122,7 +122,7 @@ impl Life {
                 out.push(Effect::Emit(What::NotOwned { op }));
                 out.push(Effect::Emit(What::AlreadyLost { held }));
                 if attempt == 0 {
-                    self.forget(now, out);
+                    self.forget(now, now, out);
                 }
                 self.finish(Outcome::AlreadyLost, out);
             }
@@ -191,7 +191,7 @@ impl Life {
         };
         out.push(Effect::Emit(what));
         if how == Cleared::Expired {
-            self.forget(now, out);
+            self.forget(now, now, out);
         }
         self.state = State::Done(Outcome::Released);
     }

@@ -181,7 +181,7 @@ impl Life {
         self.touched = now;
         self.failures = 0;
         self.fence = Some(fence);
-        self.forget(now, out);
+        self.forget(now, now, out);
         out.push(Effect::TakeOver);
         // An earlier try to heal may still be on its way.
         self.late_until = now + TOMBSTONE;
@@ -234,11 +234,11 @@ impl Life {
         }
     }
 
-    /// The hold is done with its token, and the store was not told so. What of it still arrives when the lease is over is
-    /// granted to nobody, and kept for a whole TTL: it is undone from then on. Not before: the lease of a hold that was abandoned is
-    /// left alone.
-    pub(super) fn forget(&mut self, over: Moment, out: &mut Vec<Effect>) {
-        if over < std::mem::replace(&mut self.late_until, Moment::ZERO) {
+    /// The hold is done with its token, and the store was not told so. What of it still arrives keeps the name shut for nobody: for
+    /// a whole TTL more, whether it finds the lease, which it extends, or none. That is undone once the lease should be over. Not
+    /// before: the lease of a hold that was abandoned is left alone.
+    pub(super) fn forget(&mut self, over: Moment, now: Moment, out: &mut Vec<Effect>) {
+        if now < std::mem::replace(&mut self.late_until, Moment::ZERO) {
             out.push(Effect::Forget { from: over });
         }
     }

@@ -38,11 +38,12 @@ fn a_hold_that_was_abandoned_is_forgotten_when_its_lease_is_over() {
     );
 }
 
+/// It may arrive before the lease is over, too, and extends it then: found by the core's simulation, seed 21688.
 #[test]
-fn not_if_everything_has_arrived_by_then() {
+fn not_if_everything_has_arrived_when_it_ends() {
     let until = |millis| held(class(|_| ())).late_until(at(millis));
-    assert_eq!(forgotten(&abandon(until(OVER))), None);
-    assert_eq!(forgotten(&abandon(until(OVER + 1))), Some(at(OVER)));
+    assert_eq!(forgotten(&abandon(until(200))), None);
+    assert_eq!(forgotten(&abandon(until(201))), Some(at(OVER)));
 }
 
 #[test]
