@@ -138,7 +138,7 @@ fn a_job_at_work_can_be_called_off() {
 
 /// The replica is killed or stopped while its command runs: the command is dead before anyone else can have the job, and
 /// the next replica begins a new attempt after that.
-fn taken_over_after(fault: impl FnOnce(&mut Running)) {
+fn taken_over_after(fault: impl FnOnce(&Stage, &mut Running)) {
     let stage = Stage::sqlite();
     let mut victim = replica(&stage, "victim");
     // The first attempt never ends by itself; the second one says when it began.
@@ -160,7 +160,7 @@ fn taken_over_after(fault: impl FnOnce(&mut Running)) {
     );
     stage.line("beats");
     let hit = BootClock.now().as_nanos() as f64 / 1e9;
-    fault(&mut victim);
+    fault(&stage, &mut victim);
     let _other = replica(&stage, "other");
     until_state(&stage, &job, "SUCCEEDED");
     let begun: f64 = stage.line("second").parse().unwrap();
@@ -175,13 +175,32 @@ fn taken_over_after(fault: impl FnOnce(&mut Running)) {
 
 #[test]
 fn a_killed_replicas_command_dies_with_its_lease() {
-    taken_over_after(|victim| victim.signal(Signal::KILL));
+    taken_over_after(|_, victim| victim.signal(Signal::KILL));
+}
+
+/// Stopped, but not inside a transaction: the file would stay locked for as long, and nobody could take over.
+fn between_steps(stage: &Stage, pid: rustix::process::Pid) -> Frozen {
+    let free = || {
+        let file = rusqlite::Connection::open(stage.path("locks.db")).unwrap();
+        file.busy_timeout(std::time::Duration::ZERO).unwrap();
+        file.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
+    };
+    let mut frozen = None;
+    eventually("a moment between two steps", || {
+        // It goes on for a moment after one that was not.
+        if frozen.take().is_some() {
+            return false;
+        }
+        frozen = Some(Frozen::new(pid));
+        free()
+    });
+    frozen.unwrap()
 }
 
 #[test]
 fn a_stopped_replicas_command_dies_with_its_lease() {
     let mut frozen = None;
-    taken_over_after(|victim| frozen = Some(Frozen::new(victim.pid())));
+    taken_over_after(|stage, victim| frozen = Some(between_steps(stage, victim.pid())));
 }
 
 #[test]
