@@ -40,6 +40,14 @@ impl Locks {
         Shutdown { fenced, remains }
     }
 
+    /// Waits, at most for `bound`, until nothing is being given back or undone any more, and says what is left then. Holds and
+    /// acquires go on.
+    pub async fn settled(&self, bound: Duration) -> Left {
+        let by = self.inner.tools.clock.now() + bound;
+        self.drained(by, |left| (left.releasing, left.debts, left.undos) == (0, 0, 0))
+            .await
+    }
+
     /// What this client still has to do.
     pub async fn left(&self) -> Left {
         let (answer, left) = oneshot::channel();

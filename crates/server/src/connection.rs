@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use leasehold::clock::{ClockExt, until};
+use leasehold::clock::{ClockExt, Moment, until};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -50,8 +50,8 @@ impl<D: Door> Connections<D> {
         }
     }
 
-    /// Until `stop`; then requests that are under way may finish.
-    pub(crate) async fn serve(self, stop: impl Future<Output = ()>) {
+    /// Until `stop`; then requests that are under way may finish. Answers by when the daemon is to have ended.
+    pub(crate) async fn serve(self, stop: impl Future<Output = ()>) -> Moment {
         let tasks = TaskTracker::new();
         let abort = CancellationToken::new();
         let mut stop = std::pin::pin!(stop);
@@ -91,6 +91,7 @@ impl<D: Door> Connections<D> {
         abort.cancel();
         // What callers have left behind is told to the store in the time that is left.
         self.app.leavings.end(&*self.app.clock, end).await;
+        end
     }
 
     fn begin(&self, stream: D::Stream, from: SocketAddr, tasks: &TaskTracker, abort: &CancellationToken) {

@@ -254,7 +254,7 @@ impl<D: Door> Server<D> {
     /// life, which takes them up.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let watch = tokio::spawn(holds::watch(Arc::clone(&self.app)));
-        self.connections.serve(stop).await;
+        let end = self.connections.serve(stop).await;
         watch.abort();
         let app = self.app;
         for id in app.holds.unattended(app.clock.now()) {
@@ -264,8 +264,10 @@ impl<D: Door> Server<D> {
             }
         }
         app.holds.leave();
-        let left = app.locks.shutdown(Duration::ZERO).await;
+        let fenced = app.locks.shutdown(Duration::ZERO).await.fenced;
+        // What holds and acquires have left behind would keep names shut for nobody: it is undone in the time that is left.
+        let left = app.locks.settled(end.since(app.clock.now())).await;
         app.ledger.close().await;
-        tracing::info!(?left, "stopped");
+        tracing::info!(fenced, ?left, "stopped");
     }
 }

@@ -106,6 +106,42 @@ async fn what_remains_is_reported() {
     assert_eq!((bed.lease("stuck").await, bed.lease("owed").await), (None, None));
 }
 
+/// Whoever ends without an end of its holds, because another process takes them up, still undoes what else it has left.
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_or_undone_is_waited_for_and_holds_are_not() {
+    let bed = Bed::new();
+    let a = bed.client("a");
+    let hold = a.hold("scheduler", "held").await;
+    let from = bed.now();
+    assert_eq!((a.settled(secs(3)).await.holds, bed.now()), (1, from));
+
+    // Granted and never heard of.
+    bed.chaos.acquire().delay_reply(secs(1));
+    let asks = tokio::spawn(a.class("scheduler").acquire("asked"));
+    bed.reached(Verb::Acquire, 2).await;
+    settle().await;
+    bed.chaos.release().down(true);
+    asks.abort();
+    drop(a.hold("scheduler", "owed").await);
+    let from = bed.now();
+    let left = a.settled(secs(3)).await;
+    assert_at(bed.now(), from, secs(3));
+    assert_eq!((left.holds, left.releasing + left.debts, left.undos), (1, 1, 1));
+
+    bed.chaos.release().down(false);
+    let left = a.settled(secs(60)).await;
+    assert_eq!(
+        left,
+        Left {
+            holds: 1,
+            ..Left::default()
+        }
+    );
+    assert!(bed.now().since(from) < secs(20), "not until the last moment");
+    assert_eq!((bed.lease("asked").await, bed.lease("owed").await), (None, None));
+    hold.check().expect("not disturbed");
+}
+
 /// Acquires that wait when it begins are new locks too: none of them gets in afterwards.
 #[tokio::test(start_paused = true)]
 async fn waiting_acquires_are_closed() {

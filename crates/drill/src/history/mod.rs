@@ -14,7 +14,7 @@ mod tap;
 mod writer;
 
 pub use reader::{Damage, History, MOST_LINE, MOST_RECORDS, read};
-pub use record::{Answer, Entry, Record, Transition, Wrote};
+pub use record::{Answer, Entry, Record, Transition, UNATTENDED, Wrote};
 pub use tap::Tap;
 #[cfg(feature = "drills")]
 pub(crate) use tap::transition;

@@ -69,10 +69,13 @@ pub struct Transition {
     /// The event's own duration (round trip, overlap, age of a debt), in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<u64>,
-    /// The event's own word: why it was abandoned, how a debt ended.
+    /// The event's own word: why it was abandoned, how a debt ended; or [`UNATTENDED`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
+
+/// The word of a client's `abandoned` if nobody undoes what of its asks arrives later, as the library's client and the daemon do.
+pub const UNATTENDED: &str = "unattended";
 
 /// What a line says. Moments and durations are in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::history::Answer;
+use crate::history::{Answer, Transition, UNATTENDED};
 use crate::invariant::ms;
 use crate::oracle::{Attempt, Case, Finding};
 
@@ -120,8 +120,14 @@ fn excuses<'a>(case: &Case<'a>) -> HashMap<(&'a str, &'a str), Vec<Excuse>> {
 fn seen_to(case: &Case<'_>, attempt: &Attempt<'_>) -> bool {
     let went = case.tallies.get(attempt.who);
     let there = went.is_none_or(|(at, _)| case.calm.is_none_or(|calm| calm <= *at));
+    let unattended = |event: &Transition| event.detail.as_deref() == Some(UNATTENDED);
     let mut told = attempt.events.iter();
-    there && told.any(|(_, event)| ["abandoned", "kept"].contains(&event.event.as_str()))
+    there
+        && told.any(|(_, event)| match event.event.as_str() {
+            "abandoned" => !unattended(event),
+            "kept" => true,
+            _ => false,
+        })
 }
 
 /// The store was told that the hold is over. Of one that was abandoned or kept it is not: its lease is left alone.

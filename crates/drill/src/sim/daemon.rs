@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::observe::Counters;
 use leasehold_core::policy::PolicyBook;
@@ -17,6 +17,7 @@ use super::books::SimScribe;
 use super::class;
 use super::clock::ProcessClock;
 use super::dice::Dice;
+use super::drift::{Nanos, SEC};
 use super::process::tally;
 use super::store::SimStore;
 use super::stream::SimDoor;
@@ -26,6 +27,9 @@ use super::world::World;
 
 /// Where it is, as its clients write it.
 pub(super) const URL: &str = "http://127.0.0.1:7420";
+
+/// It takes ten seconds to end at the most, by its own clock: this much it has by any.
+const DRAIN: Nanos = 9 * SEC;
 
 /// What its task has to say.
 #[derive(Debug, Default)]
@@ -47,6 +51,8 @@ pub(super) struct Daemon {
     counters: Arc<Counters>,
     inside: Arc<Mutex<Inside>>,
     stop: CancellationToken,
+    /// Since when it is on its way out.
+    leaving: OnceLock<Nanos>,
     running: JoinHandle<()>,
     pub(super) turns: Turns,
 }
@@ -131,6 +137,7 @@ impl Daemon {
             counters,
             inside,
             stop,
+            leaving: OnceLock::new(),
             running,
             turns,
         })
@@ -138,8 +145,21 @@ impl Daemon {
 
     /// Begins an orderly end.
     pub(super) fn leave(&self) {
+        self.leaving.get_or_init(|| self.world.lock().now);
         self.stop.cancel();
         self.turns.take();
+    }
+
+    /// It has ended with this left to do although there was time for it. What is not due yet, and holds that the next one takes up,
+    /// may be left at any time.
+    pub(super) fn neglected(&self, now: Nanos) -> Left {
+        let hurried = self.leaving.get().is_none_or(|since| now >= since + DRAIN);
+        let left = self.left().filter(|_| !hurried).unwrap_or_default();
+        Left {
+            holds: 0,
+            later: 0,
+            ..left
+        }
     }
 
     /// It is on its way out.

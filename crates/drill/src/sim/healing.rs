@@ -72,7 +72,7 @@ impl Director {
         }
     }
 
-    fn remains(&self, who: &str, left: Left) {
+    pub(super) fn remains(&self, who: &str, left: Left) {
         for (kind, count) in [
             ("holds", left.holds),
             ("releases", left.releasing),
@@ -96,7 +96,7 @@ impl Director {
     pub(super) fn calm(&self) {
         self.note(Entry::Calm);
         self.note_waiters();
-        self.note_leases(|state, lease| !state.repeated(lease));
+        self.note_leases(|state, lease| !state.repeated(lease) && !state.deserted(lease));
     }
 
     /// Whoever waited has left. Not so behind a daemon: it goes on leaving for callers that are gone, which no count here shows, and an ask of

@@ -38,6 +38,9 @@ impl View {
 }
 
 impl Way for Kept {
+    /// The daemon.
+    const UNDOES: bool = true;
+
     fn usable(client: &Tenant<Self>) -> Duration {
         client.way.heartbeat
     }

@@ -189,14 +189,15 @@ impl State {
                 }
                 match (&verb, &reply) {
                     (Verb::Ask(ask), Reply::Asked(Answer::Granted(_))) => {
-                        self.owns(&ask.name, &ask.token, again);
+                        self.owns(&ask.name, &ask.token, ((slot, life), again));
                     }
                     (Verb::Ask(ask), Reply::Asked(Answer::Busy(_))) if again => {
                         self.engine.places.returns(&ask.token);
                     }
                     (Verb::Release(giving), _) => {
                         if let Some(token) = &woken {
-                            self.owns(&giving.name, token, false);
+                            let by = self.engine.places.of(token).unwrap_or((slot, life));
+                            self.owns(&giving.name, token, (by, false));
                         }
                     }
                     _ => {}

@@ -2,11 +2,12 @@
 //! reach the store; where it cannot, they run out.
 //!
 //! A task has one acquire at a time and a class of its own, so what is asked for under that class meanwhile belongs to that acquire.
+//! What is asked for between two acquires is for a hold, which gets its lease after the fact.
 //!
 //! How soon they are gone depends on what happens to the client and to the store. How soon they are undone once that is possible
 //! depends on the client alone: for that, time counts only while the client runs and the store serves it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::store::{Ask, CLAIM, Claim, Giving, Lease};
@@ -58,6 +59,9 @@ impl Orphans {
     }
 }
 
+/// A process: its host, and which of the lives there.
+pub(super) type Life = (usize, u32);
+
 /// Who asks: host, life, class.
 pub(super) type Asker<'a> = (usize, u32, &'a str);
 
@@ -100,6 +104,8 @@ struct Standing {
 struct Granted {
     /// To which token, by its random part.
     token: String,
+    /// Host and life of the process that asked for it last.
+    by: Life,
     /// Its client has no reason to undo it: a message that the store had seen before has asked for it, or the store has forgotten
     /// that it was undone.
     unknown: bool,
@@ -108,6 +114,8 @@ struct Granted {
 /// The books of one history.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    /// Acquires that have begun and not ended: host, life, class.
+    under_way: BTreeSet<(usize, u32, String)>,
     /// By the token's random part.
     asked: BTreeMap<String, Asked>,
     /// By name and fence.
@@ -116,6 +124,8 @@ pub(super) struct Ledger {
     /// How far the store's clock was stepped back: everything in it lasts that much longer.
     pub(super) back: Nanos,
     pub(super) ways: Ways,
+    /// Daemons that have ended with something left to do.
+    pub(super) deserters: BTreeSet<Life>,
     pub(super) found: Orphans,
 }
 
@@ -123,13 +133,16 @@ impl Ledger {
     /// A message is sent that may be granted.
     pub(super) fn asks(&mut self, slot: usize, life: u32, ask: &Ask) {
         let token = &ask.token;
+        let class = token.class().to_owned();
+        let asker = (slot, life, class.clone());
+        let under_way = self.under_way.contains(&asker);
         let asked = self.asked.entry(token.random().to_owned());
         let asked = asked.or_insert_with(|| Asked {
             slot,
             life,
-            class: token.class().to_owned(),
+            class,
             kept: CLAIM,
-            end: End::Open,
+            end: if under_way { End::Open } else { End::Held },
             given: false,
         });
         asked.kept = asked.kept.max(ask.kept());
@@ -140,33 +153,36 @@ impl Ledger {
         open.filter(|asked| of(asked)).for_each(|asked| asked.end = end);
     }
 
-    /// An acquire begins: what was asked for before was for a hold, to get its lease after the fact.
+    /// An acquire begins.
     pub(super) fn begins(&mut self, (slot, life, class): Asker<'_>) {
-        let mine = |asked: &Asked| (asked.slot, asked.life, asked.class.as_str()) == (slot, life, class);
-        self.settle(mine, End::Held);
+        self.under_way.insert((slot, life, class.to_owned()));
     }
 
     /// An acquire has ended, answered or given up.
     pub(super) fn ends(&mut self, (slot, life, class): Asker<'_>, held: bool, now: Nanos) {
+        self.under_way.remove(&(slot, life, class.to_owned()));
         let mine = |asked: &Asked| (asked.slot, asked.life, asked.class.as_str()) == (slot, life, class);
         self.settle(mine, if held { End::Held } else { End::Nothing(now) });
     }
 
     /// A process is gone, and with it every acquire that it had under way.
     pub(super) fn dies(&mut self, slot: usize, now: Nanos) {
+        self.under_way.retain(|(host, ..)| *host != slot);
         self.settle(|asked| asked.slot == slot, End::Nothing(now));
     }
 
     /// The store has granted a lease, or hands it over; perhaps to a message that it had seen before.
-    fn grants(&mut self, name: &Name, token: &Token, (fence, again): (Fence, bool), now: Nanos) {
+    fn grants(&mut self, lease: (Name, Fence), token: &Token, (by, again): (Life, bool), now: Nanos) {
+        let (name, fence) = lease.clone();
         let token = token.random();
         let given = self.asked.get(token).is_some_and(|asked| asked.given);
         let grant = || Granted {
             token: token.to_owned(),
+            by,
             unknown: again || given,
         };
-        self.granted.entry((name.clone(), fence)).or_insert_with(grant);
-        if let Some(standing) = self.standing.get_mut(name).filter(|one| one.fence == fence) {
+        self.granted.entry(lease).or_insert_with(grant).by = by;
+        if let Some(standing) = self.standing.get_mut(&name).filter(|one| one.fence == fence) {
             standing.since = now;
         }
     }
@@ -202,7 +218,7 @@ impl Ledger {
     }
 
     fn gone(&mut self, lease: (Name, Fence), (since, at): (Nanos, Nanos), given: Option<&Token>) {
-        let Some(Granted { token, unknown }) = self.granted.get(&lease) else {
+        let Some(Granted { token, unknown, .. }) = self.granted.get(&lease) else {
             return;
         };
         let Some(asked) = self.asked.get(token) else {
@@ -258,11 +274,19 @@ impl State {
         self.wire.repeated || token.is_some_and(|grant| self.network.repeated.contains(&grant.token))
     }
 
-    /// This token has the lease of a name now, perhaps by a message that the store had seen before.
-    pub(super) fn owns(&mut self, name: &Name, token: &Token, again: bool) {
+    /// A daemon has asked for this lease that has ended with something left to do: nobody else can do it.
+    pub(super) fn deserted(&self, lease: &Lease) -> bool {
+        let granted = lease
+            .fence
+            .and_then(|fence| self.orphans.granted.get(&(lease.name.clone(), fence)));
+        granted.is_some_and(|granted| self.orphans.deserters.contains(&granted.by))
+    }
+
+    /// This token has the lease of a name now, asked for by this process, perhaps by a message that the store had seen before.
+    pub(super) fn owns(&mut self, name: &Name, token: &Token, asked: (Life, bool)) {
         let lease = self.engine.lease(name, self.now);
         if let Some(fence) = lease.and_then(|lease| lease.fence) {
-            self.orphans.grants(name, token, (fence, again), self.now);
+            self.orphans.grants((name.clone(), fence), token, asked, self.now);
         }
     }
 

@@ -37,6 +37,11 @@ impl Places {
         }
     }
 
+    /// Who has asked for this place.
+    pub(super) fn of(&self, token: &Token) -> Option<(usize, u32)> {
+        self.0.get(token).map(|place| place.from)
+    }
+
     /// Someone leaves.
     pub(super) fn gives(&mut self, giving: &Giving) {
         if let Claim::Owner(token) | Claim::Place(token) = &giving.claim {

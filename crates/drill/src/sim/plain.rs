@@ -19,6 +19,8 @@ use crate::history::Answer;
 pub(super) struct Plain;
 
 impl Way for Plain {
+    const UNDOES: bool = false;
+
     /// "Count `ttl_ms` from before you sent the request, and stop a little earlier."
     fn usable(client: &Tenant<Self>) -> Duration {
         let ttl = client.class.ttl.get();

@@ -254,6 +254,7 @@ impl Director {
         self.signal(daemon.who.clone(), "kill");
         let mut state = self.world.lock();
         let life = state.hosts.get(slot).map_or(0, |host| host.life);
+        state.orphans.deserters.insert((slot, life));
         if Dice::keyed(self.plan.seed, [0xdead, u64::from(life), 0]).chance(300) {
             state.count("daemon: is gone without a word");
             state.swallow_all(slot);
@@ -277,6 +278,12 @@ impl Director {
             }
             daemon.tally();
             self.signal(daemon.who.clone(), "end");
+            self.remains(&daemon.who, daemon.neglected(self.now()));
+            if daemon.left() != Some(Left::default()) {
+                let mut state = self.world.lock();
+                let life = state.hosts.get(slot).map_or(0, |host| host.life);
+                state.orphans.deserters.insert((slot, life));
+            }
         }
         self.daemon = None;
         self.open(slot)

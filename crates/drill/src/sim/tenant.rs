@@ -15,7 +15,7 @@ use leasehold_http::{Asked, Daemon};
 
 use super::drift::{MOST_DRIFT, MS, Nanos};
 use super::worker::{REST, Worker};
-use crate::history::{Answer, Entry, Transition};
+use crate::history::{Answer, Entry, Transition, UNATTENDED};
 
 /// How often one acquire is asked for again.
 const TRIES: usize = 4;
@@ -57,6 +57,9 @@ pub(super) enum Told {
 
 /// How a hold is asked for, kept and given back.
 pub(super) trait Way: Sized + Send + Sync + 'static {
+    /// Someone undoes what of its asks arrives after it has abandoned its hold.
+    const UNDOES: bool;
+
     /// How much of what was confirmed its holder may use, by its own clock.
     fn usable(client: &Tenant<Self>) -> Duration;
 
@@ -171,14 +174,29 @@ impl<W: Way> Tenant<W> {
     /// An event of the client's own, as the library's client would tell it.
     pub(super) fn tell(&self, held: (u64, &Name), event: &str, fence: Option<Fence>, span: Option<Nanos>) {
         self.me.note(Entry::Event(Transition {
+            span,
+            ..self.event(held, event, fence)
+        }));
+    }
+
+    fn event(&self, held: (u64, &Name), event: &str, fence: Option<Fence>) -> Transition {
+        Transition {
             seq: self.told.fetch_add(1, Ordering::Relaxed),
             hold: held.0,
             event: event.to_owned(),
             name: Some(held.1.to_string()),
             class: self.me.class.clone(),
             fence,
-            span,
+            span: None,
             detail: None,
+        }
+    }
+
+    /// Its lease is left alone.
+    fn abandon(&self, held: &Held) {
+        self.me.note(Entry::Event(Transition {
+            detail: (!W::UNDOES).then(|| UNATTENDED.to_owned()),
+            ..self.event((held.attempt, &held.name), "abandoned", held.fence)
         }));
     }
 
@@ -253,7 +271,7 @@ impl<W: Way> Tenant<W> {
         }
         self.me.note(Entry::Reported { attempt, value, lost });
         if let Err(Lost) = worked {
-            return self.tell((attempt, &held.name), "abandoned", held.fence, None);
+            return self.abandon(&held);
         }
         self.me.note(Entry::Releasing { attempt });
         // One that just goes is missed, or its lease runs out.

@@ -1,7 +1,7 @@
 //! What a loss, a kill or a lease taken away excuses, and that it excuses no more than that.
 
 use leasehold_core::Fence;
-use leasehold_drill::history::{Answer, Entry};
+use leasehold_drill::history::{Answer, Entry, UNATTENDED};
 
 use crate::script::{MS, NAME, Script};
 
@@ -82,7 +82,8 @@ fn i6_a_kill_excuses_for_a_while() {
 }
 
 /// Nor does who just goes: another ask of the same acquire may be on its way. Who leaves the lease alone because it abandoned its
-/// hold, or because its class keeps leases, has undone by the time of the calm what came after it, unless it went before.
+/// hold, or because its class keeps leases, has undone by the time of the calm what came after it, unless it went before, or is
+/// one for whom nobody does that.
 #[test]
 fn i6_a_hold_that_nobody_gives_back_excuses_for_a_while() {
     let mut gone = Script::new();
@@ -102,11 +103,14 @@ fn i6_a_hold_that_nobody_gives_back_excuses_for_a_while() {
         script.lease(5000, "a", 8);
         script.breaks(&["I6"]);
     }
+    let mut unattended = Script::new();
+    unattended.hold(0, "a", 1, 7);
+    unattended.event_of(100, "a", 1, "abandoned", 7, None, Some(UNATTENDED));
     for script in [&mut abandoned, &mut kept] {
         let counters = std::collections::BTreeMap::new();
         script.line(200, "a", Entry::Tally { counters });
     }
-    for mut script in [gone, abandoned, kept] {
+    for mut script in [gone, abandoned, kept, unattended] {
         script.line(300, "director", Entry::Calm);
         script.lease(5000, "a", 8);
         script.breaks(&[]);

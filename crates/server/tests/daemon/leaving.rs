@@ -171,6 +171,23 @@ async fn a_daemon_that_stops_leaves_no_waiter() {
     drop(waiter);
 }
 
+/// What the daemon itself may have got for a hold that it was to keep is undone before it is gone.
+#[tokio::test]
+async fn a_daemon_that_stops_undoes_what_it_has_asked_for() {
+    let mut plan = Plan::new();
+    let chaos = Chaos::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    plan.config.drain = PATIENCE;
+    let mut daemon = plan.start().await;
+    chaos.acquire().lose_reply(100);
+    chaos.release().fail_next(2);
+    let ask = json!({"id": "h1", "name": "job:1", "class": "approval", "wait_ms": 0, "heartbeat_ms": 30_000});
+    let lost = daemon.post("/v1/holds", ask).await;
+    assert_eq!(lost.status, 503, "{lost:?}");
+    daemon.stop().await;
+    assert_eq!(chaos.applied(Verb::Release), 1);
+}
+
 /// Leaving the queue by request changes nothing else, and goes with no tombstone.
 #[tokio::test]
 async fn a_place_is_given_up_and_a_lease_is_not() {

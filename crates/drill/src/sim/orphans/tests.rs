@@ -41,7 +41,7 @@ fn granted_to(again: bool) -> Ledger {
     let ttl = Ttl::new(Duration::from_secs(2)).unwrap();
     books.begins(WHO);
     books.asks(0, 1, &Ask::new(name(), token.clone(), ttl));
-    books.grants(&name(), &token, (fence(), again), SEC);
+    books.grants((name(), fence()), &token, ((0, 1), again), SEC);
     books.sees(&name(), Some(&lease(2_000)), None, SEC);
     books
 }
@@ -67,6 +67,21 @@ fn what_is_held_is_no_orphan_and_what_is_undone_is_one_until_then() {
     books.dies(0, 1_500 * MS);
     books.sees(&name(), None, None, 1_700 * MS);
     assert_eq!(found(books), (1, 1, 0, 200));
+}
+
+/// Its process dies with it, and a renewal that is late makes it last.
+#[test]
+fn what_a_hold_got_after_the_fact_is_no_orphan() {
+    let mut books = Ledger::default();
+    books.begins(WHO);
+    books.ends(WHO, true, 500 * MS);
+    let ttl = Ttl::new(Duration::from_secs(2)).unwrap();
+    books.asks(0, 1, &Ask::new(name(), token(), ttl));
+    books.grants((name(), fence()), &token(), ((0, 1), false), SEC);
+    books.sees(&name(), Some(&lease(2_000)), None, SEC);
+    books.dies(0, 1_500 * MS);
+    books.sees(&name(), Some(&lease(2_000)), None, 2_900 * MS);
+    assert_eq!(found(books), (0, 0, 0, 0));
 }
 
 #[test]
@@ -158,7 +173,7 @@ fn nobody_undoes_twice_because_a_store_has_forgotten() {
         if given {
             books.gives(&token());
         }
-        books.grants(&name(), &token(), (again, false), 2 * SEC);
+        books.grants((name(), again), &token(), ((0, 1), false), 2 * SEC);
         let lease = Lease {
             fence: Some(again),
             ..lease(2_000)
