@@ -38,6 +38,8 @@ struct Inside {
     locks: Option<Locks>,
     /// Why it could not start.
     failed: Option<String>,
+    /// When it ended in order, and what it had left to do then.
+    ended: Option<(Nanos, Left)>,
 }
 
 /// A daemon.
@@ -103,7 +105,7 @@ impl Daemon {
         };
         let (counts, stop) = (Arc::clone(&counters), CancellationToken::new());
         let (inside, stopped) = (Arc::new(Mutex::new(Inside::default())), stop.clone());
-        let known = Arc::clone(&inside);
+        let (known, times) = (Arc::clone(&inside), Arc::clone(world));
         let running = turns.spawn(async move {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7420));
             let setup = |locks: leasehold_core::Builder| {
@@ -123,7 +125,16 @@ impl Daemon {
                 Err(error) => Err(error),
             };
             match serving {
-                Ok(server) => server.run(stopped.cancelled_owned()).await,
+                Ok(server) => {
+                    server.run(stopped.cancelled_owned()).await;
+                    let locks = of(&known).locks.clone();
+                    let left = match locks {
+                        Some(locks) => locks.left().await,
+                        None => Left::default(),
+                    };
+                    let now = times.lock().now;
+                    of(&known).ended = Some((now, left));
+                }
                 Err(error) => of(&known).failed = Some(error.to_string()),
             }
         });
@@ -152,13 +163,15 @@ impl Daemon {
 
     /// It has ended with this left to do although there was time for it. What is not due yet, and holds that the next one takes up,
     /// may be left at any time.
-    pub(super) fn neglected(&self, now: Nanos) -> Left {
-        let hurried = self.leaving.get().is_none_or(|since| now >= since + DRAIN);
-        let left = self.left().filter(|_| !hurried).unwrap_or_default();
-        Left {
-            holds: 0,
-            later: 0,
-            ..left
+    pub(super) fn neglected(&self) -> Left {
+        let since = self.leaving.get().copied().unwrap_or_default();
+        match of(&self.inside).ended {
+            Some((at, left)) if at < since + DRAIN => Left {
+                holds: 0,
+                later: 0,
+                ..left
+            },
+            _ => Left::default(),
         }
     }
 

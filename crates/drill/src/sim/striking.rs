@@ -278,7 +278,7 @@ impl Director {
             }
             daemon.tally();
             self.signal(daemon.who.clone(), "end");
-            self.remains(&daemon.who, daemon.neglected(self.now()));
+            self.remains(&daemon.who, daemon.neglected());
             if daemon.left() != Some(Left::default()) {
                 let mut state = self.world.lock();
                 let life = state.hosts.get(slot).map_or(0, |host| host.life);
