@@ -83,7 +83,7 @@ fn throw_away(place: &Place, verb: &str) -> anyhow::Result<()> {
 
 /// How a verb ends that has judged something. A broken promise is more than a report that could not be written, or that nobody
 /// reads to its end.
-fn ends(kept: bool, told: anyhow::Result<()>) -> anyhow::Result<bool> {
+pub(crate) fn ends(kept: bool, told: anyhow::Result<()>) -> anyhow::Result<bool> {
     match told {
         Err(error) if !kept => {
             say(&format!("{error:#}"));

@@ -61,6 +61,16 @@ fn a_stale_write_is_told_of_although_nobody_reads_the_report() {
     }
 }
 
+/// No job can end in so little time.
+#[test]
+fn jobs_that_are_lost_are_told_of_although_nobody_reads_the_report() {
+    let lost = [
+        "drill", "plane", "--jobs", "2", "--runs", "0", "--faults", "none", "--work", "60s", "--within", "1s",
+    ];
+    let (code, err) = ran(&lost, unread());
+    assert_eq!(code, 1, "{err}");
+}
+
 #[test]
 fn a_simulation_that_broke_a_promise_says_so_although_its_history_cannot_be_kept() {
     let folder = tempfile::tempdir().unwrap();

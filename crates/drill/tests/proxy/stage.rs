@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ impl Watch {
 pub(crate) struct Echo {
     pub(crate) address: SocketAddr,
     heard: Arc<Mutex<Vec<u8>>>,
+    /// How many connections have come.
+    met: Arc<AtomicUsize>,
     /// How the connections ended, in that order: EOF or the error.
     ends: Arc<Mutex<Vec<Option<io::ErrorKind>>>>,
     task: JoinHandle<()>,
@@ -61,8 +64,11 @@ impl Echo {
         let heard = Arc::<Mutex<Vec<u8>>>::default();
         let ends = Arc::<Mutex<Vec<Option<io::ErrorKind>>>>::default();
         let (hears, finishes) = (Arc::clone(&heard), Arc::clone(&ends));
+        let met = Arc::<AtomicUsize>::default();
+        let meets = Arc::clone(&met);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                meets.fetch_add(1, Ordering::Relaxed);
                 let (hears, finishes) = (Arc::clone(&hears), Arc::clone(&finishes));
                 tokio::spawn(async move {
                     let end = echo(stream, &hears).await.err().map(|error| error.kind());
@@ -73,6 +79,7 @@ impl Echo {
         Self {
             address,
             heard,
+            met,
             ends,
             task,
         }
@@ -81,6 +88,11 @@ impl Echo {
     /// Everything that came, over all connections.
     pub(crate) fn heard(&self) -> Vec<u8> {
         self.heard.lock().unwrap().clone()
+    }
+
+    /// How many connections have come.
+    pub(crate) fn met(&self) -> usize {
+        self.met.load(Ordering::Relaxed)
     }
 
     pub(crate) fn ends(&self) -> Vec<Option<io::ErrorKind>> {

@@ -40,7 +40,7 @@ fn measured(mut times: Vec<Duration>, bound: Duration) -> String {
     )
 }
 
-/// Prints everything; false is a broken promise.
+/// Whether every promise was kept, and what there is to print.
 pub(super) fn report(
     args: &ProofArgs,
     seen: &Seen,
@@ -49,15 +49,15 @@ pub(super) fn report(
     watch: &Watch,
     outage: Option<Outage>,
     took: Duration,
-) -> anyhow::Result<bool> {
+) -> std::io::Result<(bool, Vec<u8>)> {
     let (expected, steps) = seen.expected;
     let bound = args.bound();
     let (extended, plain): (Vec<_>, Vec<_>) = seen
         .takeovers
         .iter()
         .partition(|takeover| takeover.locked.is_some());
+    let mut out = Vec::new();
     let kinds = |kind| faults.iter().filter(|done| done.fault == kind).count();
-    let mut out = std::io::stdout().lock();
     writeln!(out, "{:<34} {:.1} s", "took", took.as_secs_f64())?;
     writeln!(
         out,
@@ -186,5 +186,5 @@ pub(super) fn report(
             "not seen"
         )?;
     }
-    Ok(clean)
+    Ok((clean, out))
 }

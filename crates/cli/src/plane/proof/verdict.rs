@@ -1,6 +1,7 @@
 //! What the stores say afterwards: each job's and step's ends, what is lost, and how long takeovers took.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::time::Duration;
 
 use leasehold_plane::workflow::RunState;
@@ -13,6 +14,7 @@ use super::load::Load;
 use super::lock::Watch;
 use super::report::report;
 use super::stage::Outage;
+use crate::drill::ends;
 
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -139,7 +141,9 @@ pub(super) async fn judge(
         &std::fs::read_to_string(load.effects()).unwrap_or_default(),
         &fenced,
     );
-    report(args, &seen, load, faults, watch, outage, took)
+    // Judged to its end before any of it is printed: whoever reads no further hides no broken promise.
+    let (kept, told) = report(args, &seen, load, faults, watch, outage, took)?;
+    ends(kept, std::io::stdout().write_all(&told).map_err(Into::into))
 }
 
 /// Attempts whose work was seen to go on after the next attempt at the same job had begun. Each line of the effects is
