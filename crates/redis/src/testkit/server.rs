@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ impl RedisServer {
 
     async fn launch(&mut self) -> io::Result<()> {
         let (port, dir) = (self.port.to_string(), self.dir.path().display().to_string());
-        let log = std::fs::File::create(self.dir.path().join("server.log"))?;
+        let log = std::fs::File::create(self.log())?;
         let mut words = self
             .before
             .iter()
@@ -175,7 +175,7 @@ impl RedisServer {
         let clock = BootClock;
         let end = clock.now() + Duration::from_secs(30);
         let ready = until(&clock, end, async {
-            while !self.answers() {
+            while !(self.says_so() && self.answers()) {
                 if let Some(status) = self
                     .child
                     .as_mut()
@@ -194,6 +194,16 @@ impl RedisServer {
                 "redis-server did not answer",
             )),
         }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("server.log")
+    }
+
+    /// It says itself that it listens. Somebody else's server may have taken the port first, and would answer just as well, until it
+    /// is gone.
+    fn says_so(&self) -> bool {
+        std::fs::read_to_string(self.log()).is_ok_and(|log| log.contains("Ready to accept connections"))
     }
 
     /// It answers *and* has finished loading. Without TLS and whatever its ACL: an error reply is an answer.
@@ -224,4 +234,20 @@ impl Drop for RedisServer {
 
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_on_somebody_elses_port_has_not_started() {
+        let theirs = RedisServer::start().await.unwrap();
+        let mut ours = RedisServer::start().await.unwrap();
+        ours.stop();
+        ours.port = theirs.port();
+        let refused = ours.launch().await.unwrap_err();
+        assert!(refused.to_string().contains("redis-server ended"), "{refused}");
+    }
 }
