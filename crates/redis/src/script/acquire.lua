@@ -50,11 +50,8 @@ else
   local mine = ARGV[1] .. '|'
   if string.sub(value, 1, #mine) == mine then
     -- Never shorter but always written, for the same reasons as in renew.lua.
+    -- Nor is there a place to give up: whoever has the lease has left the queue with its grant, or was taken from it.
     redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))
-    if seen[3] then
-      redis.pcall('ZREM', KEYS[5], ARGV[1])
-      redis.pcall('HDEL', KEYS[6], ARGV[1])
-    end
     return string.sub(value, #mine + 1)
   end
 end

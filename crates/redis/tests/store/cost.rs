@@ -96,6 +96,21 @@ async fn the_clock_is_read_once_per_slot_and_floors_of_other_slots_are_kept_to()
     assert_eq!(counted.get("time"), Some(&2), "{counted:?}");
 }
 
+/// Only who joins looks at the others' places.
+#[tokio::test]
+async fn a_waiter_that_asks_again_looks_at_nobody_elses_place() {
+    let server = server().await;
+    let (store, mut cli) = (warm(&server).await, raw(&server).await);
+    grant(&store, &ask("a", &token())).await;
+    let mine = token();
+    assert!(busy(&store, &queued("a", &mine)).await.queued);
+    reset(&mut cli).await;
+    assert!(busy(&store, &queued("a", &mine)).await.queued);
+    let counted = calls(&mut cli).await;
+    let looked = ["zrange", "pexpire", "zadd"].map(|call| counted.get(call));
+    assert_eq!(looked, [None, None, Some(&1)], "{counted:?}");
+}
+
 #[tokio::test]
 async fn a_hand_over_is_two_commands_whatever_the_length_of_the_queue() {
     let server = server().await;

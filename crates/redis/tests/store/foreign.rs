@@ -140,6 +140,22 @@ async fn an_operator_breaks_the_grant_that_was_seen_and_no_other() {
     assert_eq!(store.release(&foreign, WITHIN).await.unwrap(), Given::NotOwned);
 }
 
+/// Whoever cannot be queued is not told that it is: it asks again soon, instead of waiting to be woken.
+#[tokio::test]
+async fn a_queue_of_another_type_keeps_nobody_in_line() {
+    let server = server().await;
+    let (store, mut cli) = (open(&server.url()), raw(&server).await);
+    for (lock, key) in [("a", "lh1:queue:{lock:a}"), ("b", "lh1:place:{lock:b}")] {
+        let _: () = run(&mut cli, &format!("SET {key} something")).await;
+        let holder = token();
+        grant(&store, &ask(lock, &holder)).await;
+        assert!(!busy(&store, &queued(lock, &token())).await.queued, "{key}");
+        assert_eq!(give(&store, lock, &token()).await, Given::NotOwned, "{key}");
+        let kept: String = run(&mut cli, &format!("GET {key}")).await;
+        assert_eq!(kept, "something");
+    }
+}
+
 #[tokio::test]
 async fn two_maps_meet_on_one_key() {
     let server = server().await;

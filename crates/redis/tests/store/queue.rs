@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use leasehold_core::clock::{BootClock, Clock, until};
+use leasehold_core::clock::{BootClock, Clock, ClockExt, until};
 use leasehold_core::store::{Answer, Given, Giving, Listener, Store};
 use leasehold_core::word::Fence;
 
@@ -80,6 +80,8 @@ async fn a_waiter_that_gave_up_is_forgotten() {
     let (_two, bell_two) = line_up(&store, "a").await;
     let undo = Giving::undo(name("a"), one.clone());
     assert_eq!(store.release(&undo, WITHIN).await.unwrap(), Given::NotOwned);
+    let places: u64 = run(&mut raw(&server).await, "HLEN lh1:place:{lock:a}").await;
+    assert_eq!(places, 1);
     assert_eq!(
         store.inspect(&name("a"), WITHIN).await.unwrap().unwrap().waiters,
         Some(1)
@@ -91,6 +93,21 @@ async fn a_waiter_that_gave_up_is_forgotten() {
         store.acquire(&queued("a", &one), WITHIN).await.unwrap(),
         Answer::Void
     );
+}
+
+/// Nobody handed it over: the lease ran out, and the waiter asked.
+#[tokio::test]
+async fn a_waiter_that_got_in_by_asking_waits_no_more() {
+    let server = server().await;
+    let (store, mut cli) = (open(&server.url()), raw(&server).await);
+    grant(&store, &ask("a", &token())).await;
+    let (one, _bell) = line_up(&store, "a").await;
+    let (_two, _bell) = line_up(&store, "a").await;
+    let _: u64 = run(&mut cli, "DEL lock:a").await;
+    grant(&store, &queued("a", &one)).await;
+    let queue: u64 = run(&mut cli, "ZCARD lh1:queue:{lock:a}").await;
+    let places: u64 = run(&mut cli, "HLEN lh1:place:{lock:a}").await;
+    assert_eq!((queue, places), (1, 1));
 }
 
 #[tokio::test]
@@ -134,17 +151,35 @@ async fn expired_places_do_not_pile_up_under_a_lock_that_is_never_released() {
     let server = server().await;
     let (store, mut cli) = (open(&server.url()), raw(&server).await);
     grant(&store, &ask("a", &token())).await;
+    // One that stays keeps the queue's own keys alive.
+    let stays = token();
+    busy(&store, &queued("a", &stays)).await;
     for _ in 0..20 {
         let mut brief = queued("a", &token());
         brief.queue = Some(Duration::from_millis(1));
         busy(&store, &brief).await;
-        // One that stays keeps the queue's own keys alive.
-        busy(&store, &queued("a", &token())).await;
+        BootClock.sleep(Duration::from_millis(2)).await;
     }
     let waiting: u64 = run(&mut cli, "ZCARD lh1:queue:{lock:a}").await;
-    assert!(waiting < 40, "{waiting} of 40 are still there");
+    let places: u64 = run(&mut cli, "HLEN lh1:place:{lock:a}").await;
+    // The one that stays, and the last of the others: nobody has come since.
+    assert_eq!((waiting, places), (2, 2));
+    assert!(busy(&store, &queued("a", &stays)).await.queued);
     let left: i64 = run(&mut cli, "PTTL lh1:queue:{lock:a}").await;
     assert!(left > 0, "the queue itself expires");
+}
+
+/// Twice as long as who came last wants to wait: those who ask again renew them every other time.
+#[tokio::test]
+async fn all_that_is_kept_of_a_queue_runs_out() {
+    let server = server().await;
+    let (store, mut cli) = (open(&server.url()), raw(&server).await);
+    grant(&store, &ask("a", &token())).await;
+    assert!(busy(&store, &queued("a", &token())).await.queued);
+    for key in ["waits", "queue", "place"] {
+        let left: i64 = run(&mut cli, &format!("PTTL lh1:{key}:{{lock:a}}")).await;
+        assert!((60_001..=120_000).contains(&left), "{key}: {left}");
+    }
 }
 
 #[tokio::test]

@@ -38,6 +38,39 @@ async fn what_is_past_goes_away_step_by_step() {
     assert_eq!(left, [0; 3]);
 }
 
+/// No step pays for all that others have left: a clean-up looks at 64 rows of each table, and this is the first step of its process.
+#[tokio::test]
+async fn a_step_removes_a_bounded_number_of_rows() {
+    let scene = Scene::new();
+    let store = scene.open();
+    for number in 0..200 {
+        Who::new("h", &format!("job:{number}")).gets(&store).await;
+    }
+    scene.clock.pass(Duration::from_secs(61));
+    Who::new("a", "other").gets(&scene.open()).await;
+    assert_eq!(scene.count("leases"), 200 - 64 + 1);
+}
+
+/// Nor does it go back to rows that the last one has looked at.
+#[tokio::test]
+async fn a_clean_up_goes_on_where_the_last_one_stopped() {
+    let scene = Scene::new();
+    let store = scene.open();
+    for number in 0..200 {
+        let who = Who::new("h", &format!("job:{number:03}"));
+        let ttl = if number < 64 { 120_000 } else { 60_000 };
+        who.put(&store, &who.ask(ttl)).await.unwrap();
+    }
+    let from_the_start = "DELETE FROM meta WHERE key = 'cleaned_up_to'";
+    scene.raw().execute(from_the_start, []).unwrap();
+    scene.clock.pass(Duration::from_secs(61));
+    Who::new("a", "other").gets(&scene.open()).await;
+    assert_eq!(scene.count("leases"), 201, "the first 64 are alive");
+    scene.clock.pass(Duration::from_secs(60));
+    Who::new("b", "yet-another").gets(&scene.open()).await;
+    assert_eq!(scene.count("leases"), 202 - 64);
+}
+
 #[tokio::test]
 async fn trap_25_clean_up_never_removes_what_is_alive() {
     let scene = Scene::new();

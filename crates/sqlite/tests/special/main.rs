@@ -16,6 +16,7 @@ mod lanes;
 mod names;
 mod open;
 mod process;
+mod rows;
 mod scene;
 mod secrets;
 mod wake;
