@@ -293,6 +293,28 @@ async fn a_release_without_waiters_publishes_nothing() {
     assert!(!info.contains("cmdstat_publish"));
 }
 
+/// The greater of the two counts, as for every other grant (I2): the counter may be lost, or the server's clock set back.
+#[tokio::test]
+async fn a_hand_over_goes_behind_neither_the_clock_nor_the_counter() {
+    let server = server().await;
+    let (store, mut cli) = (open(&server.url()), raw(&server).await);
+    let holder = token();
+    let first = grant(&store, &ask("a", &holder)).await.fence;
+    let (one, _bell) = line_up(&store, "a").await;
+    let (two, _bell) = line_up(&store, "a").await;
+    let counters: Vec<String> = run(&mut cli, "KEYS lh1:fence:*").await;
+    let counter = &counters[0];
+    let _: u64 = run(&mut cli, &format!("DEL {counter}")).await;
+    assert_eq!(give(&store, "a", &holder).await, Given::Released);
+    let second = grant(&store, &queued("a", &one)).await.fence;
+    assert!(second > first, "{second:?}");
+    let ahead = second.get() + 3_600_000_000;
+    let _: () = run(&mut cli, &format!("SET {counter} {ahead}")).await;
+    assert_eq!(give(&store, "a", &one).await, Given::Released);
+    let third = grant(&store, &queued("a", &two)).await.fence;
+    assert!(third.get() > ahead, "{third:?}");
+}
+
 #[tokio::test]
 async fn a_handed_over_lease_is_above_its_waiters_floor() {
     let server = server().await;

@@ -85,6 +85,43 @@ async fn waiters_are_counted_by_name_and_while_they_wait() {
     assert_eq!(waiters().await, Some(1));
 }
 
+#[tokio::test]
+async fn a_release_hands_over_to_whoever_waits_for_that_name() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let there = Who::new("h", "job:2");
+    there.gets(&store).await;
+    let early = Who::new("early", "job:2");
+    early.queues(&store).await;
+    let here = Who::new("h", "job:1");
+    here.gets(&store).await;
+    // Whoever waits for one name has no place in the line of another.
+    let late = Who {
+        name: here.name.clone(),
+        ..early.clone()
+    };
+    late.queues(&store).await;
+    assert_eq!(scene.count("waiters"), 2);
+    Who::new("last", "job:1").queues(&store).await;
+    assert_eq!(scene.count("waiters"), 3);
+    here.gives(&store).await;
+    assert_eq!(here.sees(&store).await.unwrap().holder, "early");
+    assert_eq!(there.sees(&store).await.unwrap().waiters, Some(1));
+}
+
+#[tokio::test]
+async fn another_names_waiter_is_not_handed_this_name() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let [here, there] = ["job:1", "job:2"].map(|name| Who::new("h", name));
+    here.gets(&store).await;
+    there.gets(&store).await;
+    Who::new("early", "job:2").queues(&store).await;
+    Who::new("late", "job:1").queues(&store).await;
+    here.gives(&store).await;
+    assert_eq!(here.sees(&store).await.unwrap().holder, "late");
+}
+
 /// What people read in the file follows what counts.
 #[tokio::test]
 async fn a_renewal_moves_the_time_that_people_read() {
