@@ -58,6 +58,8 @@ export async function story() {
 
     // The store stops answering: a release that cannot be confirmed, work that goes on without a lease.
     const owed = await hold('report:daily', 'reports-1', { class: 'report' });
+    // On a busy machine it may have begun without a lease: then there would be nothing to owe.
+    await until('its lease', async () => (await stage.must('GET', `/v1/holds/${owed.id}`)).fence);
     redis.child.kill('SIGSTOP');
     await stage.must('DELETE', `/v1/holds/${owed.id}`);
     const local = await hold('report:weekly', 'reports-2', { class: 'report' });
