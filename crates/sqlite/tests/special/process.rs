@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::store::{Answer, Ask, Store};
 use leasehold_sqlite::{SqliteOptions, SqliteStore};
 
-use crate::scene::Who;
+use crate::scene::{WITHIN, Who};
 
 const ROLE: &str = "LEASEHOLD_TEST_ROLE";
 const FILE: &str = "LEASEHOLD_TEST_FILE";
@@ -127,9 +127,10 @@ fn say(what: impl std::fmt::Display) {
     println!("{MARK}{what}");
 }
 
-/// Takes and gives back without end; tells every grant.
+/// Takes and gives back without end; tells every grant. It waits longer than usual: where a disk stands still for seconds, all wait alike, and
+/// none of them is to blame.
 async fn churn(file: &str) {
-    let store = SqliteStore::open(SqliteOptions::new(file)).unwrap();
+    let store = SqliteStore::open(SqliteOptions::new(file).busy_timeout(WITHIN)).unwrap();
     for number in 0_u64.. {
         let who = Who::new("churn", &format!("job:{}", number % 3));
         let ask = Ask {
