@@ -138,3 +138,52 @@ async fn a_renewal_moves_the_time_that_people_read() {
     who.renews(&store, fence).await;
     assert_eq!(shown(), before + 30_000);
 }
+
+/// Hundreds of waiters that each wrote with every poll would keep the file from the one whose turn it is.
+#[tokio::test]
+async fn a_waiter_that_asks_again_soon_only_looks() {
+    let scene = Scene::new();
+    let store = scene.open();
+    Who::new("h", "job:1").gets(&store).await;
+    let waiter = Who::new("w", "job:1");
+    waiter.queues(&store).await;
+    let busy = scene.raw();
+    busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+    waiter.queues(&store).await;
+}
+
+#[tokio::test]
+async fn a_waiter_whose_place_ran_out_stands_behind_those_who_came_meanwhile() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let [holder, late, second] = ["h", "late", "second"].map(|holder| Who::new(holder, "job:1"));
+    holder.put(&store, &holder.ask(3_600_000)).await.unwrap();
+    late.queues(&store).await;
+    scene.clock.pass(Duration::from_secs(601));
+    second.queues(&store).await;
+    late.queues(&store).await;
+    holder.gives(&store).await;
+    assert_eq!(holder.sees(&store).await.unwrap().holder, "second");
+    second.gives(&store).await;
+    assert_eq!(holder.sees(&store).await.unwrap().holder, "late");
+}
+
+#[tokio::test]
+async fn whoever_leaves_one_line_stays_in_another() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let [here, there] = ["job:1", "job:2"].map(|name| Who::new("h", name));
+    here.gets(&store).await;
+    there.gets(&store).await;
+    let waits_here = Who::new("w", "job:1");
+    let waits_there = Who {
+        name: there.name.clone(),
+        ..waits_here.clone()
+    };
+    waits_here.queues(&store).await;
+    waits_there.queues(&store).await;
+    waits_here.gives(&store).await;
+    assert_eq!(here.sees(&store).await.unwrap().waiters, Some(0));
+    there.gives(&store).await;
+    assert_eq!(there.sees(&store).await.unwrap().holder, "w");
+}
