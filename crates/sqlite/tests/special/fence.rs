@@ -124,9 +124,8 @@ async fn grow(history: Vec<(usize, Happening)>) -> Result<(), TestCaseError> {
 async fn a_file_made_anew_goes_on_from_the_clock_or_the_floor() {
     let scene = Scene::new();
     let before = Who::new("a", "job").gets(&scene.open()).await;
-    for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
-        drop(std::fs::remove_file(scene.path().with_file_name(file)));
-    }
+    scene.closed().await;
+    scene.wipe();
     let store = scene.open();
     scene.clock.pass(Duration::from_millis(1));
     let who = Who::new("b", "job");
@@ -135,9 +134,8 @@ async fn a_file_made_anew_goes_on_from_the_clock_or_the_floor() {
     who.gives(&store).await;
 
     drop(store);
-    for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
-        drop(std::fs::remove_file(scene.path().with_file_name(file)));
-    }
+    scene.closed().await;
+    scene.wipe();
     // Now the clock goes back too: only what the client has seen is left.
     scene.clock.step_wall(-1_000_000);
     let ask = Ask {

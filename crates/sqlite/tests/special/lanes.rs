@@ -129,26 +129,14 @@ async fn dropping_the_store_ends_its_threads() {
     };
     // Other tests of this process have threads of the same name: only this store's file tells them apart.
     let scene = Scene::new();
-    let open_files = || {
-        let all = std::fs::read_dir("/proc/self/fd").unwrap();
-        all.flatten()
-            .filter_map(|fd| std::fs::read_link(fd.path()).ok())
-            .filter(|target| target.starts_with(scene.path().parent().unwrap()))
-            .count()
-    };
     let store = scene.open();
     let who = Who::new("a", "job");
     let listener = store.listen(&who.name, &who.token);
     who.gets(&store).await;
-    assert!(threads("leasehold-sqlit") >= 2 && open_files() >= 2);
+    assert!(threads("leasehold-sqlit") >= 2 && scene.open_files() >= 2);
     drop((store, listener));
     // A thread owns its connection: once the files are closed, it has ended.
-    comes("the end of the threads", async {
-        while open_files() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    scene.closed().await;
     let left = std::fs::read_dir(scene.path().with_file_name("locks.db.wake"))
         .unwrap()
         .count();

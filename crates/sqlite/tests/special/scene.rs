@@ -91,6 +91,32 @@ impl Scene {
         SqliteStore::open(self.options()).unwrap()
     }
 
+    /// How many of its files this process has open.
+    pub(crate) fn open_files(&self) -> usize {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap();
+        all.flatten()
+            .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .filter(|target| target.starts_with(self.folder.path()))
+            .count()
+    }
+
+    /// A store that was dropped closes its files on threads of its own, and takes its log away by its name: only then can another one's be put there.
+    pub(crate) async fn closed(&self) {
+        comes("the end of the store's threads", async {
+            while self.open_files() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    /// Everything is gone, as if somebody had tidied up.
+    pub(crate) fn wipe(&self) {
+        for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+            drop(std::fs::remove_file(self.path().with_file_name(file)));
+        }
+    }
+
     /// A look behind the store's back.
     pub(crate) fn raw(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.path()).unwrap()
