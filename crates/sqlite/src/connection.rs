@@ -4,6 +4,7 @@
 //! transactions fail half-way if someone else wrote after their first read. The clock is read once the lock
 //! is held, so that a step which waited does not judge leases by a moment that is long past.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,12 +20,19 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
+use crate::blocker::Blocker;
 use crate::error::{self, Halt, Stage};
 use crate::options::{Durability, SqliteOptions};
 use crate::patience::Patience;
 use crate::step::Step;
 use crate::transaction::{Kind, Transaction};
 use crate::{purge, schema};
+
+/// What the log is cut down to once it has been carried over: four times what is usual.
+const LONGEST_LOG: i64 = 64 << 20;
+
+/// How often one connection looks up who is in its way.
+const BLAME_EVERY: Duration = Duration::from_secs(1);
 
 /// What all connections of one store value share.
 #[derive(Debug)]
@@ -50,6 +58,8 @@ pub(crate) struct Session {
     inode: Inode,
     /// Steps since the last clean-up.
     since_purge: u32,
+    /// When it was last looked up who was in the way.
+    blamed: Cell<Option<Moment>>,
     /// Those who were told to wait: their next ask may be answered by a look.
     pub(crate) waiting: Waiting,
 }
@@ -89,6 +99,9 @@ impl Session {
                 // SQLite does not wait by itself where it fears a deadlock: while the journal mode changes
                 // and while the last user of a file closes it.
                 Err(Halt::Sqlite(error)) if is_busy(&error) && patience.wait(tries) => tries += 1,
+                Err(Halt::Sqlite(error)) if is_busy(&error) => {
+                    return Err(error::busy(error, Blocker::of(&options.path).as_ref()));
+                }
                 Err(halt) => return Err(halt.judge(Stage::Open)),
                 Ok(session) => return Ok(session),
             }
@@ -126,8 +139,10 @@ impl Session {
         // Four times as long a log as usual before it is carried over into the file: that is when the disk is
         // waited for.
         db.pragma_update_and_check(None, "wal_autocheckpoint", 4000, |_| Ok(()))?;
-        // After a burst the log would keep its largest size for ever.
-        db.pragma_update_and_check(None, "journal_size_limit", 16 << 20, |_| Ok(()))?;
+        // After a burst the log would keep its largest size for ever. Many writers make it a little longer than
+        // the above each time, so the limit is far from that: cutting it off, and making it longer again, are
+        // done by someone who holds the write lock, and wait for the filesystem's own writing.
+        db.pragma_update_and_check(None, "journal_size_limit", LONGEST_LOG, |_| Ok(()))?;
         schema::adopt(&db, &setting.boot)?;
         Ok(Self {
             db,
@@ -135,6 +150,7 @@ impl Session {
             patience: Arc::clone(patience),
             inode,
             since_purge: purge::EVERY,
+            blamed: Cell::new(None),
             waiting: Waiting::default(),
         })
     }
@@ -178,8 +194,7 @@ impl Session {
         F: FnOnce(&Step<'_>) -> Result<T, Halt>,
     {
         let setting = Arc::clone(&self.setting);
-        let transaction =
-            Transaction::begin(&self.db, kind).map_err(|error| error::judge(error, Stage::Open))?;
+        let transaction = Transaction::begin(&self.db, kind).map_err(|error| self.not_begun(error))?;
         let clock = &setting.options.clock;
         let step = Step::new(&self.db, clock.now(), clock.wall());
         // Dropping the transaction on the way out rolls it back.
@@ -190,6 +205,21 @@ impl Session {
             .commit()
             .map_err(|error| error::judge(error, Stage::Commit))?;
         Ok(out)
+    }
+
+    /// A step that could not begin. If others were in its way it says who; not at every try, because the list
+    /// of locks is the whole host's, and nobody can lock anything while it is read.
+    fn not_begun(&self, error: rusqlite::Error) -> Failure {
+        if !is_busy(&error) {
+            return error::judge(error, Stage::Open);
+        }
+        let now = self.setting.options.clock.now();
+        let lately = |last: Moment| now.since(last) < BLAME_EVERY;
+        if self.blamed.get().is_some_and(lately) {
+            return error::judge(error, Stage::Open);
+        }
+        self.blamed.set(Some(now));
+        error::busy(error, Blocker::of(&self.setting.options.path).as_ref())
     }
 
     /// Opens the file anew if it was removed or replaced: who writes into a removed file is alone with it.

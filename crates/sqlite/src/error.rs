@@ -10,6 +10,8 @@ use std::io;
 use leasehold_core::store::{Cause, Failure};
 use rusqlite::ErrorCode;
 
+use crate::blocker::Blocker;
+
 /// Where in its transaction a step was when the error came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -72,6 +74,19 @@ pub(crate) fn judge(error: rusqlite::Error, stage: Stage) -> Failure {
         (Stage::Commit, Effect::Unknown) => Failure::unknown(cause, advice),
     };
     failure.with_source(error)
+}
+
+/// Others were in the way before anything was done, and this is who.
+pub(crate) fn busy(error: rusqlite::Error, blocker: Option<&Blocker>) -> Failure {
+    let failure = judge(error, Stage::Open);
+    let Some(blocker) = blocker else {
+        return failure;
+    };
+    let told = Failure::not_done(
+        failure.cause,
+        format!("other processes kept the database busy for the whole time allowed: ask again; {blocker}"),
+    );
+    told.with_source(failure)
 }
 
 /// What a failing `COMMIT` has done.

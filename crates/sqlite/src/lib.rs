@@ -47,6 +47,7 @@
 //! between processes, `error` is the table of what may have happened. `examine` says what is wrong with a file or its place.
 
 mod acquire;
+mod blocker;
 mod boot;
 mod connection;
 mod counter;

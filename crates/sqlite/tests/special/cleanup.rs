@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::store::{Giving, Store};
 
-use crate::scene::{Scene, WITHIN, Who};
+use crate::scene::{Scene, WITHIN, Who, comes};
 
 #[tokio::test]
 async fn what_is_past_goes_away_step_by_step() {
@@ -101,4 +101,36 @@ async fn short_lived_processes_clean_up_too() {
         scene.clock.pass(Duration::from_secs(61));
     }
     assert!(scene.count("leases") <= 2, "{}", scene.count("leases"));
+}
+
+/// Cutting the log off is done by someone who holds the write lock, and may wait for the filesystem: not each time that many writers have made it a
+/// little longer than usual.
+#[tokio::test]
+async fn the_log_is_cut_off_after_a_burst_and_not_before() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let log = scene.path().with_file_name("locks.db-wal");
+    let length = || std::fs::metadata(&log).unwrap().len();
+    // Grows by one whenever the log begins anew.
+    let rounds = || u32::from_be_bytes(std::fs::read(&log).unwrap()[12..16].try_into().unwrap());
+    let other = scene.raw();
+    other.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
+    other.execute_batch("CREATE TABLE ballast (x)").unwrap();
+    for (megabytes, left) in [(24_u32, 24), (96, 64)] {
+        let round = rounds();
+        let bytes = megabytes << 20;
+        other
+            .execute("INSERT INTO ballast VALUES (zeroblob(?1))", [bytes])
+            .unwrap();
+        assert!(length() > u64::from(bytes), "{} is not a long log", length());
+        comes("a new round of the log", async {
+            while rounds() == round {
+                let who = Who::new("a", "job");
+                who.gets(&store).await;
+                who.gives(&store).await;
+            }
+        })
+        .await;
+        assert_eq!(length() >> 20, left, "after {megabytes} MiB");
+    }
 }

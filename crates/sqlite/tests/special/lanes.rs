@@ -7,7 +7,9 @@ use std::time::Duration;
 use leasehold_core::clock::BootClock;
 use leasehold_core::store::{Cause, Renewed, Store};
 use leasehold_sqlite::{SqliteOptions, SqliteStore};
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::process::Process;
 use crate::scene::{Scene, WITHIN, Who, comes};
 
 /// Lets everything that is ready run: all tasks of this test share one thread.
@@ -116,6 +118,60 @@ async fn a_database_kept_busy_is_overloaded_and_nothing_was_done() {
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(who.sees(&store).await, None);
     who.gets(&store).await;
+}
+
+#[tokio::test]
+async fn who_keeps_a_database_busy_is_named_and_what_keeps_them_too() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let who = Who::new("a", "job");
+    let refused = || async {
+        let asked = store.acquire(&who.ask(60_000), Duration::from_millis(50)).await;
+        let failure = asked.unwrap_err();
+        assert_eq!((failure.cause, failure.unknown), (Cause::Overloaded, false));
+        failure.to_string()
+    };
+    let blocking = Process::start("block", &scene.path());
+    blocking.hears().unwrap();
+    let pid = blocking.pid();
+    let named = format!("process {pid} (");
+    let told = refused().await;
+    assert!(told.contains(&named) && !told.contains("stopped"), "{told}");
+    // The list of locks is the whole host's: it is not read at every try.
+    let told = refused().await;
+    assert!(!told.contains(&named), "{told}");
+
+    let stopped = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(stopped, Signal::STOP).unwrap();
+    comes("its stop", async {
+        while !std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .unwrap()
+            .contains(") T ")
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    scene.clock.pass(Duration::from_secs(1));
+    let told = refused().await;
+    assert!(told.contains(&named) && told.contains("is stopped"), "{told}");
+    let unopened = SqliteStore::open(
+        scene
+            .options()
+            .busy_timeout(Duration::from_millis(50))
+            .boot_id("boot-2"),
+    );
+    let told = unopened.unwrap_err().to_string();
+    assert!(told.contains(&named) && told.contains("is stopped"), "{told}");
+
+    // What it says to do helps.
+    drop(blocking);
+    who.gets(&store).await;
+    let here = scene.raw();
+    here.execute_batch("BEGIN IMMEDIATE").unwrap();
+    scene.clock.pass(Duration::from_secs(1));
+    let told = refused().await;
+    assert!(told.contains("this very process"), "{told}");
 }
 
 #[tokio::test]

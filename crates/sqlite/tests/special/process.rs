@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::store::{Answer, Ask, Store};
 use leasehold_sqlite::{SqliteOptions, SqliteStore};
 
-use crate::scene::{WITHIN, Who};
+use crate::scene::Who;
 
 const ROLE: &str = "LEASEHOLD_TEST_ROLE";
 const FILE: &str = "LEASEHOLD_TEST_FILE";
@@ -81,6 +81,10 @@ impl Process {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Lets it go on.
     pub(crate) fn go(&mut self) {
         writeln!(self.stdin.as_mut().unwrap()).unwrap();
@@ -115,6 +119,7 @@ fn role() {
         match role.as_str() {
             "churn" => churn(&file).await,
             "wait" => wait(&file).await,
+            "block" => block(&file),
             "open" => open(&file).await,
             "fill" => fill(&file).await,
             "refused" => refused(&file),
@@ -127,10 +132,9 @@ fn say(what: impl std::fmt::Display) {
     println!("{MARK}{what}");
 }
 
-/// Takes and gives back without end; tells every grant. It waits longer than usual: where a disk stands still for seconds, all wait alike, and
-/// none of them is to blame.
+/// Takes and gives back without end; tells every grant.
 async fn churn(file: &str) {
-    let store = SqliteStore::open(SqliteOptions::new(file).busy_timeout(WITHIN)).unwrap();
+    let store = SqliteStore::open(SqliteOptions::new(file)).unwrap();
     for number in 0_u64.. {
         let who = Who::new("churn", &format!("job:{}", number % 3));
         let ask = Ask {
@@ -168,6 +172,14 @@ async fn wait(file: &str) {
     say("woken");
     say(who.gets(&store).await);
     std::future::pending().await
+}
+
+/// Begins a step and does not end it.
+fn block(file: &str) {
+    let db = rusqlite::Connection::open(file).unwrap();
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    say("locked");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
 /// Opens the file when told to, and takes something of its own.
