@@ -15,6 +15,9 @@ use crate::connection::beside;
 /// The byte of the log's index (`-shm`) that a writer locks.
 const WRITE_LOCK: u64 = 120;
 
+/// The list is read page by page, and whatever is locked or unlocked between two of them may push a line out of sight.
+const TRIES: usize = 5;
+
 /// A process that has what others wait for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Blocker {
@@ -42,7 +45,7 @@ impl Blocker {
         let index = fs::metadata(beside(database, "-shm")).ok()?;
         let (dev, ino) = (index.dev(), index.ino());
         let file = format!("{:02x}:{:02x}:{ino}", major(dev), minor(dev));
-        let pid = writer(&fs::read_to_string("/proc/locks").ok()?, &file)?;
+        let pid = (0..TRIES).find_map(|_| writer(&fs::read_to_string("/proc/locks").ok()?, &file))?;
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some(Self {
             pid,
