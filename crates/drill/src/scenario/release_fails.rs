@@ -19,6 +19,9 @@ const WORK: (u32, u64) = (1, 1500);
 /// So long before the lease's end, and nothing but a collector can have ended it.
 const CLEARLY: Duration = Duration::from_millis(300);
 
+/// What a try that is under way needs of a store that is well.
+const A_CHANCE: Duration = Duration::from_millis(100);
+
 pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
     // Somebody has given back before: a server that does not know a script yet answers that instead of a release.
     let warm = scene.orders("warm", "scheduler", "job:warm").turns(1);
@@ -51,15 +54,30 @@ async fn first_try(scene: &mut Scene, draft: &mut Draft, class: &str) -> Result<
     }
     let failed = scene.look(during, PATIENCE, &who, "release_failed").await;
     scene.stage.heal().await?;
-    scene.mend("the store is well again");
+    let healed = scene.mend("the store is well again");
     // Either way it is over then.
     let ends = |record: &Record| {
         let seen = transition(record).map(|seen| seen.event.as_str());
         record.who == who && matches!(seen, Some("released" | "debt" | "already_lost"))
     };
     scene.tape.wait(during, PATIENCE, ends).await;
-    second_try(class, &who, failed.is_some(), &scene.tape.history(), draft);
+    let history = scene.tape.history();
+    if without_a_chance(&who, healed, &history) {
+        return Err(Error::Waited(format!(
+            "to heal the store before the second try of {class} ends"
+        )));
+    }
+    second_try(class, &who, failed.is_some(), &history, draft);
     Ok(())
+}
+
+/// The second try was over before the store was well again, or just then: whoever heals it was too slow, not who releases.
+fn without_a_chance(who: &str, healed: u64, history: &History) -> bool {
+    let mut failures = history.records.iter().filter(|record| {
+        record.who == who && transition(record).is_some_and(|seen| seen.event == "release_failed")
+    });
+    let second = failures.nth(1);
+    second.is_some_and(|second| between(healed, second.at) < A_CHANCE)
 }
 
 /// What became of a release whose first try failed.
@@ -243,5 +261,17 @@ mod tests {
         assert!(!kept(true, &["release_failed", "release_failed", "debt"]));
         assert!(!kept(false, &["released"]), "nothing failed");
         assert!(!kept(true, &["release_failed", "already_lost"]));
+    }
+    #[test]
+    fn a_second_try_that_had_no_chance_is_the_machines_fault() {
+        let late = |failures: &[u64]| {
+            let records = failures.iter().map(|at| event(*at, "w", "release_failed", None));
+            without_a_chance("w", 3 * SECOND, &history(records.collect()))
+        };
+        assert!(late(&[1, 2]), "it was over before the store was well");
+        assert!(late(&[1, 3]), "and just then");
+        assert!(!late(&[1, 4]), "it had a second");
+        assert!(!late(&[1]), "there was none: that is to be judged");
+        assert!(!late(&[]));
     }
 }
