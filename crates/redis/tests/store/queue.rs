@@ -332,3 +332,33 @@ async fn a_handed_over_lease_is_above_its_waiters_floor() {
     }
     assert!(Some(grant(&store, &waiting).await.fence) > waiting.floor);
 }
+
+/// It has left the queue with its grant: its place would otherwise stay for as long as others wait.
+#[tokio::test]
+async fn whoever_is_handed_a_lease_leaves_no_place_behind() {
+    let server = server().await;
+    let (store, mut cli) = (open(&server.url()), raw(&server).await);
+    let holder = token();
+    grant(&store, &ask("a", &holder)).await;
+    let (_one, _bell) = line_up(&store, "a").await;
+    let (_two, _bell) = line_up(&store, "a").await;
+    give(&store, "a", &holder).await;
+    let waiting: u64 = run(&mut cli, "ZCARD lh1:queue:{lock:a}").await;
+    let places: u64 = run(&mut cli, "HLEN lh1:place:{lock:a}").await;
+    assert_eq!((waiting, places), (1, 1));
+}
+
+/// Its fence is ahead of the counter, which does not read the clock for the next one (I2).
+#[tokio::test]
+async fn the_next_grant_is_above_a_lease_that_was_handed_over() {
+    let server = server().await;
+    let store = open(&server.url());
+    let holder = token();
+    grant(&store, &ask("a", &holder)).await;
+    let (one, _bell) = line_up(&store, "a").await;
+    assert_eq!(give(&store, "a", &holder).await, Given::Released);
+    let handed = grant(&store, &queued("a", &one)).await.fence;
+    assert_eq!(give(&store, "a", &one).await, Given::Released);
+    let next = grant(&store, &ask("a", &token())).await.fence;
+    assert!(next > handed, "{next:?} after {handed:?}");
+}
