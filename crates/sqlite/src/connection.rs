@@ -4,7 +4,7 @@
 //! transactions fail half-way if someone else wrote after their first read. The clock is read once the lock
 //! is held, so that a step which waited does not judge leases by a moment that is long past.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -58,8 +58,8 @@ pub(crate) struct Session {
     inode: Inode,
     /// Steps since the last clean-up.
     since_purge: u32,
-    /// When it was last looked up who was in the way.
-    blamed: Cell<Option<Moment>>,
+    /// Who was in the way when that was last looked up.
+    blamed: RefCell<Option<(Moment, Option<Blocker>)>>,
     /// Those who were told to wait: their next ask may be answered by a look.
     pub(crate) waiting: Waiting,
 }
@@ -150,7 +150,7 @@ impl Session {
             patience: Arc::clone(patience),
             inode,
             since_purge: purge::EVERY,
-            blamed: Cell::new(None),
+            blamed: RefCell::new(None),
             waiting: Waiting::default(),
         })
     }
@@ -161,7 +161,8 @@ impl Session {
         F: FnOnce(&Step<'_>) -> Result<T, Halt>,
     {
         self.refresh()?;
-        self.patience.allow(limit.min(self.setting.options.busy_timeout));
+        self.patience
+            .allow(in_time(limit).min(self.setting.options.busy_timeout));
         let clean = self.since_purge >= purge::EVERY;
         let (out, to_disk) = self.attempt(Kind::Write, |step| {
             let out = work(step)?;
@@ -183,7 +184,8 @@ impl Session {
         F: FnOnce(&Step<'_>) -> Result<T, Halt>,
     {
         self.refresh()?;
-        self.patience.allow(limit.min(self.setting.options.busy_timeout));
+        self.patience
+            .allow(in_time(limit).min(self.setting.options.busy_timeout));
         self.attempt(Kind::Read, work)
     }
 
@@ -207,19 +209,21 @@ impl Session {
         Ok(out)
     }
 
-    /// A step that could not begin. If others were in its way it says who; not at every try, because the list
-    /// of locks is the whole host's, and nobody can lock anything while it is read.
+    /// A step that could not begin. If others were in its way it says who. That is not looked up at every try, because the list of locks is the
+    /// whole host's, and nobody can lock anything while it is read.
     fn not_begun(&self, error: rusqlite::Error) -> Failure {
         if !is_busy(&error) {
             return error::judge(error, Stage::Open);
         }
         let now = self.setting.options.clock.now();
-        let lately = |last: Moment| now.since(last) < BLAME_EVERY;
-        if self.blamed.get().is_some_and(lately) {
-            return error::judge(error, Stage::Open);
+        let mut blamed = self.blamed.borrow_mut();
+        if blamed
+            .as_ref()
+            .is_none_or(|(at, _)| now.since(*at) >= BLAME_EVERY)
+        {
+            *blamed = Some((now, Blocker::of(&self.setting.options.path)));
         }
-        self.blamed.set(Some(now));
-        error::busy(error, Blocker::of(&self.setting.options.path).as_ref())
+        error::busy(error, blamed.as_ref().and_then(|(_, blocker)| blocker.as_ref()))
     }
 
     /// Opens the file anew if it was removed or replaced: who writes into a removed file is alone with it.
@@ -250,6 +254,12 @@ impl Session {
             .with_source(error)
         })
     }
+}
+
+/// How long a step may wait so that its answer, which is definite and names who is in the way, comes before its asker has stopped listening
+/// and must take it for unknown.
+fn in_time(limit: Duration) -> Duration {
+    limit - (limit / 20).min(Duration::from_millis(100))
 }
 
 /// The file's path with something appended to its name.
