@@ -262,6 +262,7 @@ mod tests {
         assert!(!kept(false, &["released"]), "nothing failed");
         assert!(!kept(true, &["release_failed", "already_lost"]));
     }
+
     #[test]
     fn a_second_try_that_had_no_chance_is_the_machines_fault() {
         let late = |failures: &[u64]| {
