@@ -72,6 +72,15 @@ impl Breaker {
         }
     }
 
+    /// An ask that is not the probe's came to nobody knows what, and will be asked again to learn that. True: this opened the
+    /// breaker, and whoever asks again is the probe now. Refused, it could only end without an answer although the store is there.
+    pub fn doubted(&mut self, now: Moment) -> bool {
+        let shut = self.until.is_none();
+        self.failed(now, false);
+        self.probing |= shut && self.until.is_some();
+        shut && self.probing
+    }
+
     /// Why it did not answer: whoever is refused later wants to know that, and not that it was refused.
     pub fn because(&mut self, why: &str) {
         why.clone_into(&mut self.why);
@@ -145,6 +154,21 @@ mod tests {
             assert_eq!(breaker.admit(now), Admission::Refuse { until });
             now = until;
         }
+    }
+
+    /// Whoever opens it with an unknown ask learns what became of it, as its probe; nobody else becomes one that way.
+    #[test]
+    fn an_unknown_ask_that_opens_it_is_followed_by_the_probe() {
+        let mut breaker = Breaker::default();
+        (1..THRESHOLD).for_each(|_| assert!(!breaker.doubted(at(0))));
+        assert_eq!(breaker.admit(at(0)), Admission::Pass);
+        assert!(breaker.doubted(at(0)));
+        assert!(!breaker.doubted(at(0)), "there is one already");
+        assert_eq!(breaker.admit(at(300)), Admission::Refuse { until: at(250) });
+        breaker.failed(at(300), true);
+        assert_eq!(breaker.admit(at(799)), Admission::Refuse { until: at(800) });
+        assert_eq!(breaker.admit(at(800)), Admission::Probe);
+        assert!(!breaker.doubted(at(800)), "an ask from before");
     }
 
     /// Asks that were on their way when it opened fail one after the other. That is no news.

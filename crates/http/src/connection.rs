@@ -1,9 +1,12 @@
 //! The way to the daemon: one request at a time on each connection, connections kept for the next.
 //!
 //! Nothing is sent twice. A request that never left, because the daemon had closed the idle connection, goes out on a
-//! new one; whatever may have reached it is *unknown* if its answer does not come.
+//! new one; whatever may have reached it is *unknown* if its answer does not come. A machine that vanishes without a word leaves
+//! dead connections behind that look alive: a question that goes unanswered takes down with it all that have been silent since it
+//! was asked, so that the next one does not end on another of them.
 
 use std::fmt;
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +23,6 @@ use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::error;
@@ -128,7 +130,19 @@ impl Connections {
         self.send(self.request(method, path, body)?).await
     }
 
-    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let doubt = Doubt {
+            connections: self,
+            asked: self.parts.clock.now(),
+        };
+        let answer = self.exchange(request).await;
+        if answer.is_ok() {
+            mem::forget(doubt);
+        }
+        answer
+    }
+
+    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
         while let Some(mut sender) = self.kept() {
             match sender.try_send_request(request).await {
                 Ok(response) => return self.read(sender, response).await,
@@ -226,9 +240,7 @@ impl Connections {
         let (host, port) = (options.host.as_str(), options.port);
         match &self.parts.dial {
             None => {
-                let stream = TcpStream::connect((host, port)).await.map_err(refused)?;
-                // Questions are small and wait for their answers: nothing may be held back.
-                let _ = stream.set_nodelay(true);
+                let stream = crate::tcp::connect(host, port).await.map_err(refused)?;
                 self.secure(stream, unreachable).await
             }
             Some(dial) => {
@@ -275,6 +287,24 @@ impl Connections {
     }
 }
 
+/// A question that has no answer yet. Dropped without one, because the connection broke or because its caller stopped waiting, it
+/// takes the idle connections down of which nothing was heard since.
+struct Doubt<'a> {
+    connections: &'a Connections,
+    asked: Moment,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        let mut idle = self
+            .connections
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(since, _)| *since > self.asked);
+    }
+}
+
 /// It was sent, and no answer came.
 fn lost(err: hyper::Error) -> Failure {
     Failure::unknown(Cause::Unreachable, "the connection ended before the answer").with_source(err)
@@ -289,3 +319,6 @@ impl fmt::Debug for Connections {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,7 @@ mod promise;
 mod release;
 mod renew;
 mod store;
+mod tcp;
 mod tls;
 mod wake;
 pub mod wire;

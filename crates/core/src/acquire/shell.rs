@@ -1,5 +1,6 @@
 //! The thin shell around the acquire machine: the gate, the breaker, the store, and what is owed when the caller goes.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +94,8 @@ async fn proceed(inner: &Arc<Inner>, request: Request, place: Place) -> Result<A
 enum Heard {
     Answered(Answer, Moment),
     Failed(Failure, Moment),
+    /// Too many others are asking: nothing was sent.
+    Crowded(Moment),
     /// Nothing was sent.
     Refused(String),
 }
@@ -143,25 +146,21 @@ impl Attempt {
         let _slot = match until(&*inner.tools.clock, waits + within, inner.asking.acquire()).await {
             Some(Ok(slot)) => slot,
             Some(Err(_)) => return Heard::Refused("the client is shutting down".to_owned()),
-            None => {
-                let why = "too many asks of this client are on their way already";
-                return Heard::Failed(Failure::not_done(Cause::Overloaded, why), waits);
-            }
+            None => return Heard::Crowded(waits),
         };
         let within = within.saturating_sub(self.now().since(waits));
         // After the wait for a slot: what was learnt meanwhile counts for those in the queue too.
-        let (admission, why) = {
+        if !self.probing {
             let mut breaker = inner.tools.breaker();
-            (breaker.admit(self.now()), breaker.why().to_owned())
-        };
-        match admission {
-            Admission::Refuse { until } => {
-                let left = until.since(self.now());
-                let why = format!("{why}; the next try is due in {} ms", left.as_millis());
-                return Heard::Refused(why);
+            match breaker.admit(self.now()) {
+                Admission::Refuse { until } => {
+                    let left = until.since(self.now()).as_millis();
+                    let why = breaker.why();
+                    return Heard::Refused(format!("{why}; the next try is due in {left} ms"));
+                }
+                Admission::Probe => self.probing = true,
+                Admission::Pass => {}
             }
-            Admission::Probe => self.probing = true,
-            Admission::Pass => {}
         }
         self.ask.queue = queue;
         if queue.is_some() && self.listener.is_none() {
@@ -171,17 +170,14 @@ impl Attempt {
         self.in_flight = true;
         let result = bounded(&inner.tools, within, inner.tools.store.acquire(&self.ask, within)).await;
         self.in_flight = false;
-        let probe = std::mem::take(&mut self.probing);
         match result {
             Ok(answer) => {
+                self.probing = false;
                 inner.tools.breaker().succeeded();
                 self.look(&answer, self.now());
                 Heard::Answered(answer, sent_at)
             }
-            Err(failure) => {
-                self.count(&failure, probe);
-                Heard::Failed(failure, sent_at)
-            }
+            Err(failure) => Heard::Failed(failure, sent_at),
         }
     }
 
@@ -195,19 +191,39 @@ impl Attempt {
         }
         match heard {
             Heard::Answered(answer, sent_at) => self.acquiring.answered(answer, sent_at, now, random),
-            Heard::Failed(failure, sent_at) => self.acquiring.failed(&failure, sent_at, now, random),
+            Heard::Failed(failure, sent_at) => {
+                let next = self.acquiring.failed(&failure, sent_at, now, random);
+                self.count(&failure, &next);
+                next
+            }
+            Heard::Crowded(since) => {
+                let why = "too many asks of this client are on their way already";
+                let failure = Failure::not_done(Cause::Overloaded, why);
+                self.acquiring.failed(&failure, since, now, random)
+            }
             Heard::Refused(why) => self.acquiring.refused(why, now),
         }
     }
 
-    fn count(&self, failure: &Failure, probe: bool) {
+    /// What the breaker learns from an ask that failed.
+    fn count(&mut self, failure: &Failure, next: &Next) {
+        let now = self.now();
+        let mut breaker = self.inner.tools.breaker();
+        let probe = mem::take(&mut self.probing);
         // Only what is about the way to the store: a store that refuses us is there.
-        if failure.transient() {
-            let mut breaker = self.inner.tools.breaker();
-            breaker.because(failure.message());
-            breaker.failed(self.now(), probe);
-        } else if probe {
-            self.inner.tools.breaker().abandoned();
+        if !failure.transient() {
+            if probe {
+                breaker.abandoned();
+            }
+            return;
+        }
+        breaker.because(failure.message());
+        // Nobody knows what became of it, so it is asked again, and is the probe until it knows: the ask may have ended on a
+        // connection that was dead long before.
+        if failure.unknown && !matches!(next, Next::End(_)) {
+            self.probing = probe || breaker.doubted(now);
+        } else {
+            breaker.failed(now, probe);
         }
     }
 
@@ -364,13 +380,13 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
+        if self.probing {
+            self.inner.tools.breaker().abandoned();
+        }
         if self.done {
             return;
         }
         // The caller dropped the acquire: at whatever point, nothing of it stays.
-        if self.probing {
-            self.inner.tools.breaker().abandoned();
-        }
         self.undo();
         self.emit(
             None,

@@ -276,6 +276,50 @@ async fn a_cancelled_probe_does_not_shut_the_way_for_ever() {
     a.hold("workflow-critical", "next").await.check().unwrap();
 }
 
+/// The first ask after an outage may end on a connection that died in it. The acquire asks again to learn what became of it, and the
+/// breaker, which that very ask opened or kept open, lets it: otherwise it would be told that the store is not there when it is.
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_know_what_became_of_its_ask_is_not_refused_the_next() {
+    for opens in [true, false] {
+        let bed = Bed::new();
+        let a = bed.client("a");
+        bed.chaos.acquire().down(true);
+        for _ in 0..if opens { 4 } else { 5 } {
+            a.refused("workflow-critical", "x").await;
+        }
+        bed.pass(secs(6)).await;
+        bed.chaos.acquire().calm().vanish_next(1);
+        let calls = bed.calls(Verb::Acquire);
+        a.hold("workflow-critical", "next").await.check().unwrap();
+        assert_eq!(bed.calls(Verb::Acquire) - calls, 2);
+        // Its answer opened the way for all.
+        a.hold("workflow-critical", "after").await.check().unwrap();
+    }
+}
+
+/// One whose wait ends while it is the probe found out nothing: the next acquire does.
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_wait_is_over_does_not_shut_the_way_for_ever() {
+    let bed = Bed::new();
+    let (a, b) = (bed.client("a"), bed.client("b"));
+    let _hold = a.hold("scheduler", "job:1").await;
+    let waits = tokio::spawn(b.class("scheduler").wait(ms(1500)).acquire("job:1"));
+    bed.pass(ms(100)).await;
+    // An answer to anyone would show that the store is there.
+    bed.chaos.release().hang(true);
+    bed.chaos.acquire().fail_next(4).vanish_next(50);
+    for _ in 0..4 {
+        b.refused("workflow-critical", "x").await;
+    }
+    let calls = bed.calls(Verb::Acquire);
+    let answer = waits.await.unwrap();
+    assert!(matches!(answer, Ok(Acquired::Busy(_))), "{answer:?}");
+    assert!(bed.calls(Verb::Acquire) > calls + 1, "it was the probe");
+    bed.chaos.acquire().calm();
+    bed.pass(secs(6)).await;
+    b.hold("scheduler", "job:2").await.check().unwrap();
+}
+
 /// An ask that was on its way before the breaker opened fails beside the probe: it neither ends the probe nor makes the next
 /// one later.
 #[tokio::test(start_paused = true)]

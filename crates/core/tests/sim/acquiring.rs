@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_core::acquire::{Acquiring, End, Next};
-use leasehold_core::breaker::Admission;
+use leasehold_core::breaker::{Admission, Breaker};
 use leasehold_core::clock::Moment;
 use leasehold_core::life::Life;
 use leasehold_core::policy::Class;
@@ -36,6 +36,23 @@ pub(crate) struct Attempt {
     /// An ask was never definitely answered.
     loose: bool,
     erred: bool,
+}
+
+impl Attempt {
+    /// What the breaker learns from an ask that failed.
+    fn count(&mut self, breaker: &mut Breaker, now: Moment, failure: &Failure, next: &Next) {
+        let probe = std::mem::take(&mut self.probing);
+        let asks_again = failure.unknown && !matches!(next, Next::End(_));
+        if !failure.transient() {
+            if probe {
+                breaker.abandoned();
+            }
+        } else if asks_again {
+            self.probing = probe || breaker.doubted(now);
+        } else {
+            breaker.failed(now, probe);
+        }
+    }
 }
 
 impl World {
@@ -108,7 +125,12 @@ impl World {
             };
             match next {
                 Next::Ask { within, queue } => {
-                    match state.breaker.admit(now) {
+                    let admission = if attempt.probing {
+                        Admission::Probe
+                    } else {
+                        state.breaker.admit(now)
+                    };
+                    match admission {
                         Admission::Refuse { .. } => {
                             attempt.erred = true;
                             let class = in_force(&state.classes, &attempt.class);
@@ -159,7 +181,6 @@ impl World {
             return;
         };
         attempt.in_flight = None;
-        let probe = std::mem::take(&mut attempt.probing);
         let class = in_force(&state.classes, &attempt.class);
         attempt.acquiring.policy_changed(class);
         let mut sent_at = self.calls[call].sent_at;
@@ -169,6 +190,7 @@ impl World {
         let random = state.random.bits();
         let next = match reply {
             Reply::Asked(answer) => {
+                attempt.probing = false;
                 state.breaker.succeeded();
                 if let Answer::Busy(Busy {
                     fence: Some(fence), ..
@@ -188,12 +210,9 @@ impl World {
                 } else {
                     Failure::not_done(cause, "simulated")
                 };
-                if failure.transient() {
-                    state.breaker.failed(now, probe);
-                } else if probe {
-                    state.breaker.abandoned();
-                }
-                attempt.acquiring.failed(&failure, sent_at, now, random)
+                let next = attempt.acquiring.failed(&failure, sent_at, now, random);
+                attempt.count(&mut state.breaker, now, &failure, &next);
+                next
             }
             other => unreachable!("an ask is not answered by {other:?}"),
         };
@@ -242,6 +261,9 @@ impl World {
         let Some(mut attempt) = self.clients[client].attempts.remove(&id) else {
             return;
         };
+        if attempt.probing {
+            self.clients[client].breaker.abandoned();
+        }
         // An answer that comes after its grant is over is an error of time.
         attempt.erred |= end == End::TooLate;
         match end {

@@ -126,7 +126,7 @@ impl Plan {
     /// The plan of a seed, with a daemon between clients and store: its host comes after those of the clients.
     #[must_use]
     pub fn with_daemon(seed: u64, mistake: Mistake) -> Self {
-        let mut plan = Self::new(seed, mistake);
+        let mut plan = Self::draw(seed, mistake);
         let dice = Dice::keyed(seed, [0xdae0, 0, 0]);
         let some = |most: u64| {
             if dice.chance(350) {
@@ -203,13 +203,30 @@ impl Plan {
             let at = dice.between(horizon / 50, horizon - horizon / 10);
             Strike { at, what }
         }));
-        plan.strikes.sort_by_key(|strike| strike.at);
         plan.daemon = Some(DaemonPlan {
             odds,
             routes,
             heartbeat: dice.between(500, 4_000),
         });
+        plan.strike_late(hosts);
         plan
+    }
+
+    /// In some histories one thing more happens when the faults are all but over, so that what it leaves behind is still there
+    /// when nothing is wrong any more.
+    fn strike_late(&mut self, hosts: usize) {
+        let dice = Dice::keyed(self.seed, [0x1a7e, 0, 0]);
+        if dice.chance(250) {
+            let before = dice.pick(&[5 * MS, 50 * MS, self.horizon / 10], MS);
+            let mut what = What::draw(&dice, self.kind, hosts, self.names, &self.classes);
+            if self.daemon.is_some() && dice.chance(500) {
+                let (client, lasts) = (self.clients, dice.between(MS, 50 * MS));
+                what = What::Kill { client, lasts };
+            }
+            let at = self.horizon - dice.between(MS, before);
+            self.strikes.push(Strike { at, what });
+        }
+        self.strikes.sort_by_key(|strike| strike.at);
     }
 
     /// Every chance of every network, to be taken away one by one.
@@ -227,6 +244,13 @@ impl Plan {
     /// The plan of a seed.
     #[must_use]
     pub fn new(seed: u64, mistake: Mistake) -> Self {
+        let mut plan = Self::draw(seed, mistake);
+        plan.strike_late(plan.clients);
+        plan
+    }
+
+    /// All of it but what strikes late.
+    fn draw(seed: u64, mistake: Mistake) -> Self {
         let dice = Dice::keyed(seed, [0x91a7, 0, 0]);
         let kind = if dice.chance(600) {
             Kind::Redis
@@ -259,13 +283,12 @@ impl Plan {
         let clients = 2 + dice.index(3);
         let names = 1 + dice.index(2);
         let count = dice.below(9);
-        let mut strikes: Vec<_> = (0..count)
+        let strikes = (0..count)
             .map(|_| Strike {
                 at: dice.between(horizon / 50, horizon - horizon / 10),
                 what: What::draw(&dice, kind, clients, names, &classes),
             })
             .collect();
-        strikes.sort_by_key(|strike| strike.at);
         Self {
             seed,
             kind,

@@ -17,8 +17,11 @@ use super::drift::{MOST_DRIFT, MS, Nanos};
 use super::worker::{REST, Worker};
 use crate::history::{Answer, Entry, Transition, UNATTENDED};
 
-/// How often one acquire is asked for again.
+/// How often one acquire is asked for.
 const TRIES: usize = 4;
+/// How often once nothing is wrong any more: the first may still go out on a connection whose other end vanished without a word,
+/// the second must be answered.
+const TRIES_HEALED: usize = 2;
 
 /// A task of a process that takes locks from the daemon.
 pub(super) struct Tenant<W> {
@@ -242,7 +245,8 @@ impl<W: Way> Tenant<W> {
         };
         // Once a request may have been granted, only a grant is a clear answer.
         let mut unknown = false;
-        for _ in 0..TRIES {
+        let healed = self.me.world.lock().healed;
+        for _ in 0..if healed { TRIES_HEALED } else { TRIES } {
             let by = self.me.clock.now() + patience;
             match W::ask(self, attempt, id, name, by).await {
                 Told::Yes(answer, held) => return (answer, Some(held)),
@@ -250,7 +254,8 @@ impl<W: Way> Tenant<W> {
                 Told::No(_) => break,
                 Told::Unknown => unknown = true,
             }
-            if self.me.dice.chance(250) {
+            // Some give up early, but not when they must be granted it.
+            if self.me.dice.chance(250) && !healed {
                 break;
             }
             self.me.sleep(self.me.dice.between(10 * MS, 300 * MS)).await;

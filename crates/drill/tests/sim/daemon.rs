@@ -4,7 +4,7 @@
 //! Longer runs: `leasehold drill simulate --daemon --seeds 2000`.
 
 use leasehold_drill::sim::{
-    Campaign, Mistake, Plan, Progress, Route, Run, World, campaign, live, replay, shrink,
+    Campaign, Mistake, Odds, Plan, Progress, Route, Run, Strike, What, World, campaign, live, replay, shrink,
 };
 
 use crate::faults::happened;
@@ -62,6 +62,33 @@ fn the_promises_hold_through_a_daemon() {
         );
     }
     happened(&progress, HAPPENS);
+}
+
+/// Its machine vanishes without a word as the last fault of all: every connection to it is dead and looks alive. Once nothing is
+/// wrong any more that costs a client one question, not one for each connection that it keeps (seeds that once broke L5).
+#[test]
+fn dead_connections_of_a_vanished_daemon_are_not_tried_one_by_one() {
+    for seed in [2, 45, 118, 159] {
+        let mut plan = Plan::with_daemon(seed, Mistake::Nothing);
+        let daemon = plan.daemon.as_mut().unwrap();
+        daemon.odds = Odds::default();
+        daemon.routes.fill(Route::Kept);
+        plan.odds = Odds::default();
+        plan.strikes = vec![Strike {
+            at: plan.horizon - 2_000_000,
+            what: What::Kill {
+                client: plan.clients,
+                lasts: 1_000_000,
+            },
+        }];
+        let run = live(&plan).unwrap();
+        assert!(run.judgement.clean(), "{seed}: {:#?}", run.judgement.findings);
+        assert_eq!(
+            run.faults.get("daemon: is gone without a word"),
+            Some(&1),
+            "{seed}"
+        );
+    }
 }
 
 #[test]
