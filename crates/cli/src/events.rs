@@ -18,6 +18,8 @@ use crate::watch::{Lines, WatchArgs};
 
 /// Between two attempts to follow again.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long one of them may take: a machine that is gone does not refuse.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// One event, as a daemon tells it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -63,6 +65,16 @@ impl Told {
     }
 }
 
+/// What one who follows a daemon hears.
+pub(crate) enum News {
+    /// Something happened.
+    Told(Told),
+    /// Nothing will be heard until it is back; this is why.
+    Cut(String),
+    /// It is.
+    Back,
+}
+
 /// A stream of events that goes on by itself behind the last one when it was cut off.
 pub(crate) struct Follower {
     daemon: Daemon,
@@ -92,26 +104,28 @@ impl Follower {
         Ok(())
     }
 
-    /// The next one, however often the connection has to be made anew.
-    pub(crate) async fn next(&mut self) -> Told {
+    /// What comes next, however often the connection has to be made anew.
+    pub(crate) async fn next(&mut self) -> News {
         loop {
-            let came = match &mut self.stream {
-                Some(stream) => stream.next().await.ok().flatten(),
-                None => None,
-            };
-            match came {
-                Some(event) => {
-                    if !event.id.is_empty() {
-                        self.last = Some(event.id.clone());
+            if let Some(stream) = &mut self.stream {
+                let why = match stream.next().await {
+                    Ok(Some(event)) => {
+                        if !event.id.is_empty() {
+                            self.last = Some(event.id.clone());
+                        }
+                        return News::Told(told(&event));
                     }
-                    return told(&event);
-                }
-                None => {
-                    self.stream = None;
-                    BootClock.sleep(PAUSE).await;
-                    // A daemon that is away comes back, or does not.
-                    let _ = self.begin().await;
-                }
+                    Ok(None) => "it ended the stream".to_owned(),
+                    Err(failure) => failure.message().to_owned(),
+                };
+                self.stream = None;
+                return News::Cut(why);
+            }
+            BootClock.sleep(PAUSE).await;
+            // A daemon that is away comes back, or does not.
+            let end = BootClock.now() + ANSWER;
+            if let Some(Ok(())) = until(&BootClock, end, self.begin()).await {
+                return News::Back;
             }
         }
     }
@@ -152,11 +166,21 @@ pub(crate) fn main(place: &Place, args: &WatchArgs) -> anyhow::Result<bool> {
         if args.count.is_some_and(|limit| count >= limit) {
             return Ok(true);
         }
-        let Some(told) = desk.wait(until(&BootClock, end, follower.next())) else {
+        let Some(news) = desk.wait(until(&BootClock, end, follower.next())) else {
             return Ok(args.count.is_none());
         };
-        print(&told, args.output)?;
-        count += 1;
+        match news {
+            News::Told(told) => {
+                print(&told, args.output)?;
+                count += 1;
+            }
+            // Silence must not be taken for calm.
+            News::Cut(why) => say(&format!(
+                "{} is not heard any more: {why}\nit is followed again as soon as it answers",
+                desk.url
+            )),
+            News::Back => say(&format!("following {} again", desk.url)),
+        }
     }
 }
 

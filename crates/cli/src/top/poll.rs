@@ -9,7 +9,7 @@ use leasehold::store::Lease;
 use super::TopArgs;
 use crate::args::Place;
 use crate::desk::Desk;
-use crate::events::{Follower, Told};
+use crate::events::{Follower, News, Told};
 
 /// More locks than this nobody can look at.
 pub(super) const LIMIT: usize = 2000;
@@ -77,7 +77,16 @@ fn follow(place: &Place, args: &TopArgs) -> anyhow::Result<Option<Receiver<Told>
     let (sender, told) = sync_channel(64);
     std::thread::Builder::new()
         .name("top-follow".into())
-        .spawn(move || while sender.send(desk.wait(follower.next())).is_ok() {})?;
+        .spawn(move || {
+            loop {
+                // That it is not heard shows in the looks at it.
+                if let News::Told(told) = desk.wait(follower.next())
+                    && sender.send(told).is_err()
+                {
+                    return;
+                }
+            }
+        })?;
     Ok(Some(told))
 }
 

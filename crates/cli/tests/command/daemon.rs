@@ -244,11 +244,13 @@ fn followers_go_on_across_a_restart() {
         eventually("the first life", || told().len() >= 2);
         daemon.running.signal(signal);
         daemon.running.code();
+        watch.says("is not heard any more");
         let listen = stage.store().trim_start_matches("http://");
         daemon.running = daemon.behind.start(&["serve", "--listen", listen]);
         daemon.running.says("serving");
-        // Before the follower can be back: it is told of it all the same.
+        // Whether the follower is back already or not: it is told of it all the same.
         cycle("job:2");
+        watch.says(" again\n");
         eventually("the second life", || told().ends_with(&pair("job:2")));
         let mut expected = pair("job:1").to_vec();
         expected.push(("gap".to_owned(), String::new()));
