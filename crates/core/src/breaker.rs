@@ -75,10 +75,12 @@ impl Breaker {
     /// An ask that is not the probe's came to nobody knows what, and will be asked again to learn that. True: this opened the
     /// breaker, and whoever asks again is the probe now. Refused, it could only end without an answer although the store is there.
     pub fn doubted(&mut self, now: Moment) -> bool {
-        let shut = self.until.is_none();
+        if self.until.is_some() {
+            return false;
+        }
         self.failed(now, false);
-        self.probing |= shut && self.until.is_some();
-        shut && self.probing
+        self.probing = self.until.is_some();
+        self.probing
     }
 
     /// Why it did not answer: whoever is refused later wants to know that, and not that it was refused.
