@@ -3,6 +3,7 @@
 mod abandonment;
 mod acquire;
 mod bed;
+mod breaker;
 mod cancellation;
 mod classes;
 mod clocks;
