@@ -76,7 +76,7 @@ async fn first_try(scene: &mut Scene, draft: &mut Draft, class: &str, go: u32) -
     if go < GOES && out_of_time(&who, &history) {
         return Ok(false);
     }
-    second_try(class, &who, failed.is_some(), &history, draft);
+    second_try((class, go), &who, failed.is_some(), &history, draft);
     Ok(true)
 }
 
@@ -100,8 +100,8 @@ fn out_of_time(who: &str, history: &History) -> bool {
     tries.is_some_and(|(first, second)| between(first, second) >= A_TRY * 9 / 10)
 }
 
-/// What became of a release whose first try failed.
-fn second_try(class: &str, who: &str, failed: bool, history: &History, draft: &mut Draft) {
+/// What became of a release whose first try failed, and how often that had to be looked at.
+fn second_try((class, go): (&str, u32), who: &str, failed: bool, history: &History, draft: &mut Draft) {
     let has = |event: &str| {
         let mut of_it = history.records.iter().filter(|record| record.who == who);
         of_it.any(|record| transition(record).is_some_and(|seen| seen.event == event))
@@ -114,12 +114,21 @@ fn second_try(class: &str, who: &str, failed: bool, history: &History, draft: &m
     draft.promise(
         &format!("{class}: the second try gives the lease back, and nothing is owed"),
         has("released") && !has("debt") && !has("already_lost"),
-        match (has("released"), has("debt")) {
-            (_, true) => "it was owed",
-            (true, false) => "released",
-            (false, false) => "it was not given back",
-        },
+        seen(go, has("released"), has("debt")),
     );
+}
+
+/// What is told of it; goes that told nothing are not kept quiet.
+fn seen(go: u32, released: bool, owed: bool) -> String {
+    let what = match (released, owed) {
+        (_, true) => "it was owed",
+        (true, false) => "released",
+        (false, false) => "it was not given back",
+    };
+    match go - 1 {
+        0 => what.to_owned(),
+        before => format!("{what}; {before} time(s) before, the second try ran out of time"),
+    }
 }
 
 /// No try is answered, and the lease has most of its time left.
@@ -275,7 +284,7 @@ mod tests {
         let kept = |failed, events: &[&str]| {
             let records = events.iter().map(|what| event(1, "w", what, None)).collect();
             let mut draft = Draft::default();
-            second_try("scheduler", "w", failed, &history(records), &mut draft);
+            second_try(("scheduler", 1), "w", failed, &history(records), &mut draft);
             draft.promises.iter().all(|promise| promise.kept)
         };
         assert!(kept(true, &["release_failed", "released"]));
@@ -310,6 +319,11 @@ mod tests {
         assert!(!slow(&[1_000, 1_200]), "it was refused");
         assert!(!slow(&[1_000]), "there was none: that is to be judged");
         assert!(!slow(&[]));
+        assert!(!seen(1, true, false).contains("ran out"));
+        assert!(
+            seen(2, true, false).contains("1 time(s) before, the second try ran out"),
+            "it is told"
+        );
         let told = format!("timeout = \"{}ms\"", A_TRY.as_millis());
         for class in TWO_TRIES {
             let rules = POLICIES.split(&format!("[class.{class}]")).nth(1).unwrap();

@@ -87,3 +87,17 @@ fn the_histories_are_worth_judging() {
         assert!(seen.contains(event), "no history had {event}: {seen:?}");
     }
 }
+
+/// What a fault leaves behind is there when nothing is wrong any more only if the fault is among the last things that happen.
+#[test]
+fn in_some_histories_something_strikes_at_the_very_end() {
+    for world in [World::Clients, World::Daemon] {
+        let late = |seed: &u64| {
+            let plan = Plan::of(world, *seed, Mistake::Nothing);
+            let last = plan.strikes.last();
+            last.is_some_and(|strike| strike.at < plan.horizon && plan.horizon - strike.at <= 50_000_000)
+        };
+        let count = (0..400).filter(late).count();
+        assert!((40..120).contains(&count), "{world:?}: {count} of 400");
+    }
+}
