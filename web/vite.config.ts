@@ -4,8 +4,8 @@ import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
 
 /**
- * The page names each file with the beginning of its SHA-256, so that a browser may keep a file for ever and still never shows an old
- * one. The daemon knows the same number (crates/server/src/dashboard.rs).
+ * The page adds the first digits of each file's SHA-256 to its URL, so that a browser may cache a file forever and never shows an old
+ * one. The daemon computes the same digits (crates/server/src/api/dashboard.rs).
  */
 function stamped(): Plugin {
   return {
@@ -29,7 +29,7 @@ function stamped(): Plugin {
 export default defineConfig({
   plugins: [svelte(), stamped()],
   build: {
-    // Within the crate that embeds it, so that the crate is whole by itself.
+    // Inside the crate that embeds it, so that the crate can be packaged alone.
     outDir: '../crates/server/dashboard',
     emptyOutDir: true,
     modulePreload: false,

@@ -18,10 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
-    let (names, fences) = (
-        headers.get_all(NAME).iter().count(),
-        headers.get_all(FENCE).iter().count(),
-    );
+    let (names, fences) = (headers.get_all(NAME).iter().count(), headers.get_all(FENCE).iter().count());
     match read(&headers) {
         Ok(None) => assert_eq!((names, fences), (0, 0), "headers were overlooked"),
         Ok(Some(admitted)) => {
@@ -36,15 +33,9 @@ fuzz_target!(|bytes: &[u8]| {
         Err(refused) => assert!(["Leasehold-Name", "Leasehold-Fence"].contains(&refused.header)),
     }
     // Every name arrives.
-    if let Some(name) = std::str::from_utf8(bytes)
-        .ok()
-        .and_then(|text| Name::new(text).ok())
-    {
+    if let Some(name) = std::str::from_utf8(bytes).ok().and_then(|text| Name::new(text).ok()) {
         let mut request = Request::new(());
         stamp(&mut request, &name, Fence::MAX);
-        assert_eq!(
-            read(request.headers()),
-            Ok(Some(Admission::new(name, Fence::MAX)))
-        );
+        assert_eq!(read(request.headers()), Ok(Some(Admission::new(name, Fence::MAX))));
     }
 });

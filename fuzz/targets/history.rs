@@ -13,13 +13,8 @@ fuzz_target!(|bytes: &[u8]| {
     for pair in history.damage.windows(2) {
         assert!(pair[0].line < pair[1].line, "{pair:?}");
     }
-    assert!(
-        history
-            .damage
-            .iter()
-            .all(|damage| (1..=lines).contains(&damage.line) && !damage.why.is_empty())
-    );
-    assert!(history.damage.is_empty() || history.lacks().is_some());
+    assert!(history.damage.iter().all(|damage| (1..=lines).contains(&damage.line) && !damage.why.is_empty()));
+    assert!(history.damage.is_empty() || history.missing().is_some());
 
     let written: String = history
         .records
@@ -27,22 +22,10 @@ fuzz_target!(|bytes: &[u8]| {
         .map(|record| serde_json::to_string(record).expect("a record is JSON") + "\n")
         .collect();
     let again = read(written.as_bytes()).expect("memory can be read");
-    assert_eq!(
-        (&again.records, again.damage.as_slice()),
-        (&history.records, &[][..]),
-        "{written}"
-    );
+    assert_eq!((&again.records, again.damage.as_slice()), (&history.records, &[][..]), "{written}");
 
     let judgement = judge(&history);
-    assert_eq!(
-        format!("{:?}", judge(&history)),
-        format!("{judgement:?}"),
-        "two judgements of one history"
-    );
+    assert_eq!(format!("{:?}", judge(&history)), format!("{judgement:?}"), "two judgements of one history");
     // A clean verdict on half a history would be worth nothing.
-    assert!(
-        history.damage.is_empty() || !judgement.clean(),
-        "clean in spite of {:?}",
-        history.damage
-    );
+    assert!(history.damage.is_empty() || !judgement.clean(), "clean in spite of {:?}", history.damage);
 });

@@ -21,7 +21,9 @@ fn same<T: DeserializeOwned + Serialize + PartialEq + Debug>(body: &[u8]) -> Opt
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((which, body)) = bytes.split_first() else { return };
+    let Some((which, body)) = bytes.split_first() else {
+        return;
+    };
     let shown = match which % 10 {
         0 => same::<Acquire>(body),
         1 => same::<Renew>(body),

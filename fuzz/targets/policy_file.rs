@@ -4,7 +4,7 @@
 
 use leasehold_core::clock::Moment;
 use leasehold_core::policy::{PolicyBook, RenewPlan, check, problems};
-use leasehold_core::word::Ttl;
+use leasehold_core::types::Ttl;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -20,19 +20,13 @@ fuzz_target!(|text: &str| {
             assert!(!found.is_empty(), "refused without a problem: {refused}");
             let lines = 1 + text.bytes().filter(|byte| *byte == b'\n').count();
             for problem in &found {
-                assert!(
-                    !problem.field.is_empty() && !problem.allowed.is_empty(),
-                    "{problem:?}"
-                );
+                assert!(!problem.field.is_empty() && !problem.allowed.is_empty(), "{problem:?}");
                 if let Some(rest) = problem.field.strip_prefix("f.toml:") {
                     let digits = rest.split(':').next().unwrap_or_default();
                     let line: usize = digits.parse().unwrap_or_else(|_| panic!("no line: {problem:?}"));
                     assert!((1..=lines).contains(&line), "{problem:?} in {lines} lines");
                 }
-                assert!(
-                    refused.to_string().contains(&problem.to_string()),
-                    "{problem} is not told"
-                );
+                assert!(refused.to_string().contains(&problem.to_string()), "{problem} is not told");
             }
         }
     }
@@ -44,15 +38,10 @@ fn class(book: &PolicyBook, name: &str) {
     assert_eq!(class.name.as_ref(), name);
     check(&class).expect("what a file can say is checked as in code");
     assert!((Ttl::MIN..=Ttl::MAX).contains(&class.ttl));
-    assert!(
-        !class.usable().is_zero() && class.usable() < class.ttl.get(),
-        "{class:?}"
-    );
+    assert!(!class.usable().is_zero() && class.usable() < class.ttl.get(), "{class:?}");
     assert!(RenewPlan::of(&class).is_none_or(|plan| plan.retry_ended <= class.usable()));
 
-    let explained = book
-        .explain(name, Moment::ZERO)
-        .expect("what is in force can be explained");
+    let explained = book.explain(name, Moment::ZERO).expect("what is in force can be explained");
     assert_eq!(explained.class, *class);
     let whole = explained.to_toml();
     let again =

@@ -6,16 +6,12 @@
 use std::time::Duration;
 
 use leasehold_core::clock::Moment;
-use leasehold_core::policy::{LONGEST_OVERRIDE, PolicyBook, check, duration};
+use leasehold_core::policy::{MAX_OVERRIDE_DURATION, PolicyBook, check, duration};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let book = PolicyBook::builtin();
-    let before: Vec<_> = book
-        .classes()
-        .iter()
-        .map(|name| book.class(name, Moment::ZERO))
-        .collect();
+    let before: Vec<_> = book.classes().iter().map(|name| book.class(name, Moment::ZERO)).collect();
     let (mut now, mut latest) = (Moment::ZERO, Moment::ZERO);
     let mut lines = text.lines();
     while let (Some(order), Some(value)) = (lines.next(), lines.next()) {
@@ -24,9 +20,9 @@ fuzz_target!(|text: &str| {
         let (class, path, lasting, reason) = (word(), word(), word(), word());
         let lasting = duration::parse(lasting).unwrap_or(Duration::from_secs(60));
         let (version, was) = (book.version(), book.class(class, now));
-        match book.set(class, path, value, reason, lasting, now) {
+        match book.set_override(class, path, value, reason, lasting, now) {
             Ok(change) => {
-                assert!(lasting >= Duration::from_secs(1) && lasting <= LONGEST_OVERRIDE);
+                assert!(lasting >= Duration::from_secs(1) && lasting <= MAX_OVERRIDE_DURATION);
                 assert!(book.version() > version, "a change that nobody is told of");
                 assert_eq!(change.until, Some(now + lasting));
                 let resolved = book.explain(class, now).expect("it can be explained");
@@ -41,11 +37,7 @@ fuzz_target!(|text: &str| {
             }
         }
     }
-    // By itself: nobody has called anything since.
-    let after: Vec<_> = book
-        .classes()
-        .iter()
-        .map(|name| book.class(name, latest))
-        .collect();
+    // It reverts without any further call.
+    let after: Vec<_> = book.classes().iter().map(|name| book.class(name, latest)).collect();
     assert_eq!(after, before, "an override has outlived its end");
 });

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use leasehold_core::word::Name;
-use leasehold_redis::{KeyMap, RESERVED};
+use leasehold_core::types::Name;
+use leasehold_redis::{KeyMap, RESERVED_PREFIX};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -30,7 +30,7 @@ fuzz_target!(|text: &str| {
     let mut owner: HashMap<String, Name> = HashMap::new();
     for name in texts.iter().filter_map(|text| Name::new(text).ok()) {
         let key = map.key(&name);
-        assert!(!key.starts_with(RESERVED), "{name} reaches {key}");
+        assert!(!key.starts_with(RESERVED_PREFIX), "{name} reaches {key}");
         assert_eq!(map.name(&key).as_ref(), Some(&name), "{key}");
         let patterns = map.patterns(name.as_str());
         assert!(!patterns.is_empty(), "no pattern finds {name}");

@@ -1,4 +1,4 @@
-//! What a Redis server, or whoever answers in its place, can say: a lock's value and an error.
+//! What a Redis server, or a proxy in its place, can say: a lock's value and an error.
 //!
 //! The two modules are private to their crate and are compiled into this target as they are.
 #![no_main]
@@ -10,7 +10,7 @@ mod error;
 #[path = "../../crates/redis/src/value.rs"]
 mod value;
 
-use leasehold_core::word::{Fence, Token};
+use leasehold_core::types::{Fence, Token};
 use libfuzzer_sys::fuzz_target;
 use redis::{ServerError, Value};
 
@@ -21,14 +21,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// A foreign value may be somebody's secret; ours comes back in its parts, without the secret one.
+/// A foreign value may be secret; ours comes back in its parts, without the secret one.
 fn seen(bytes: &[u8]) {
-    let seen = value::Seen::read(bytes);
+    let seen = value::LockValue::parse(bytes);
     let Some(fence) = seen.fence else {
-        let mark = seen
-            .holder
-            .strip_prefix("foreign#")
-            .expect("a foreign value is marked");
+        let mark = seen.holder.strip_prefix("foreign#").expect("a foreign value is marked");
         assert!(mark.len() == 8 && mark.bytes().all(|byte| byte.is_ascii_hexdigit()));
         assert_eq!(seen.class, None);
         return;
@@ -51,16 +48,10 @@ fn failure(answer: &ServerError) {
                           WRONGPASS NOPERM DENIED EXECABORT MOVED ASK CROSSSLOT LHFULL LHCOUNTER ERR";
     let failure = error::from_server(answer);
     let listed = LISTED.split(' ').any(|code| code == answer.code());
-    assert!(
-        listed || failure.unknown,
-        "{answer:?} was taken for a definite no"
-    );
+    assert!(listed || failure.unknown, "{answer:?} was taken for a definite no");
     let detail = answer.details().unwrap_or_default();
     if detail.contains(" script: ") && matches!(answer.code(), "ERR" | "NOPERM") {
-        assert!(
-            failure.unknown,
-            "an error from the middle of a script: {answer:?}"
-        );
+        assert!(failure.unknown, "an error from the middle of a script: {answer:?}");
     }
     let said = failure.to_string();
     let digits = said.split(|ch: char| !ch.is_ascii_hexdigit()).map(str::len).max();

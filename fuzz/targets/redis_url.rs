@@ -25,21 +25,20 @@ fn plain(text: &str) {
     if !words.iter().any(|word| text.contains(word)) {
         assert_eq!(shown, text);
     }
-    if let (Ok(_), Ok(url @ StoreUrl::Redis { .. })) = (RedisOptions::parse(text), StoreUrl::parse(text)) {
+    if let (Ok(_), Ok(url)) = (RedisOptions::parse(text), StoreUrl::parse(text)) {
         assert_eq!(url.to_string(), shown);
+        assert_eq!(url.expose(), text);
     }
-    if let Ok(url @ (StoreUrl::Memory | StoreUrl::Sqlite { .. })) = StoreUrl::parse(text) {
+    if let Ok(url) = StoreUrl::parse(text)
+        && ["memory", "sqlite"].contains(&url.scheme())
+    {
         let shown = url.to_string();
-        assert_eq!(
-            StoreUrl::parse(&shown).ok(),
-            Some(url),
-            "{text:?} printed as {shown:?}"
-        );
+        assert_eq!(StoreUrl::parse(&shown).ok(), Some(url), "{text:?} printed as {shown:?}");
     }
 }
 
 /// Where a password stands: behind `scheme://user:` and before an `@`, or in the query under its name. It may contain what it
-/// likes, the signs that end a URL's parts too: whoever forgot to encode them must not find it in a log.
+/// likes, the signs that end a URL's parts too: a user who forgot to encode them must not find it in a log.
 fn secret(text: &str) {
     let Some((before, after)) = text.split_once(SECRET) else {
         return;
@@ -66,6 +65,7 @@ fn secret(text: &str) {
     }
     match StoreUrl::parse(text) {
         Ok(url) => said.push(format!("{url} {url:?}")),
+        Err(_) if a_value => {}
         Err(error) => said.push(format!("{error} {error:?}")),
     }
     for said in said {

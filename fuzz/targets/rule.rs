@@ -10,7 +10,7 @@ fuzz_target!(|text: &str| {
     let Ok(rule) = text.parse::<Rule>() else { return };
     assert!(rule.above > 0.0 && rule.above <= 1e6, "{rule:?}");
     let day = Duration::from_secs(24 * 60 * 60);
-    assert!((Duration::from_secs(1)..=day).contains(&rule.lasting), "{rule:?}");
+    assert!((Duration::from_secs(1)..=day).contains(&rule.window), "{rule:?}");
     let printed = rule.to_string();
     // Overrides separate rules by `;`, and files quote them.
     assert!(!printed.contains([';', '"', '\\']) && !printed.chars().any(char::is_control));

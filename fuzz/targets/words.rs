@@ -1,7 +1,7 @@
 //! Names, holders, tokens and fences: one spelling each, the documented bounds, and no secret in what is shown.
 #![no_main]
 
-use leasehold_core::word::{Fence, Holder, Name, Token};
+use leasehold_core::types::{Fence, Holder, Name, Token};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -42,10 +42,7 @@ fn holder(text: &str) {
         assert!((1..=Holder::MAX).contains(&text.len()) && !text.chars().any(odd) && !text.contains('|'));
         // So every holder can be part of a token.
         let token = format!("{text}|class|{:032x}", 7);
-        assert_eq!(
-            Token::parse(&token).map(|token| token.holder().to_owned()),
-            Ok(text.to_owned())
-        );
+        assert_eq!(Token::parse(&token).map(|token| token.holder().to_owned()), Ok(text.to_owned()));
     }
 }
 
@@ -58,10 +55,7 @@ fn token(text: &str) {
             assert!(Holder::new(parts[0]).is_ok() && !parts[1].is_empty() && parts[2].len() == 32);
             let shown = format!("{token:?}");
             let elsewhere = parts[0].contains(parts[2]) || parts[1].contains(parts[2]);
-            assert!(
-                elsewhere || !shown.contains(parts[2]),
-                "the secret is shown: {shown}"
-            );
+            assert!(elsewhere || !shown.contains(parts[2]), "the secret is shown: {shown}");
         }
         Err(refused) => assert_eq!(refused.given, "\"(hidden)\""),
     }
@@ -69,10 +63,7 @@ fn token(text: &str) {
 
 fn fence(text: &str) {
     // The same rule, said differently: a number in bounds that prints as it was written.
-    let plain = text
-        .parse::<u64>()
-        .ok()
-        .filter(|number| number.to_string() == text);
+    let plain = text.parse::<u64>().ok().filter(|number| number.to_string() == text);
     let allowed = plain.filter(|number| (1..1 << 53).contains(number));
     let read = text.parse::<Fence>().ok();
     assert_eq!(read.map(Fence::get), allowed);

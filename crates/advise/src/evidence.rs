@@ -1,66 +1,63 @@
-//! What was recorded about one class, and whether it is enough to advise on.
+//! The recorded data of one class, and whether it is enough for advice.
 
 use std::time::Duration;
 
 use crate::sample::Sample;
 
-/// With this many recorded holds, the longest is beyond the true 99th percentile in 19 of 20 cases:
-/// the smallest n with `1 - 0.99^n >= 0.95`. With fewer, the p99 is a guess.
-const ENOUGH: u64 = 299;
+// With this many holds, the longest one exceeds the true 99th percentile in 19 of 20 cases: the
+// smallest n with `1 - 0.99^n >= 0.95`. With fewer holds the p99 is a guess.
+const MIN_RECORDED_HOLDS: u64 = 299;
 
-/// What was recorded about one class.
+/// The recorded data of one class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// How long locks were held.
+    /// Times for which locks were held.
     pub held: Sample,
-    /// How long the store took to answer renewals and acquires.
+    /// Response times of the store for renewals and acquires.
     pub store: Sample,
-    /// How late renewals came for reasons of the holder's own: pauses, starvation.
+    /// Delays of renewals caused by the holder's process: pauses and starvation.
     pub stalls: Sample,
-    /// Renewals that had to be sent again.
+    /// Number of renewals that had to be retried.
     pub retries: u64,
-    /// Renewals altogether.
+    /// Number of all renewals.
     pub renewals: u64,
 }
 
-/// Fewer holds were recorded than an advice needs.
+/// Fewer holds were recorded than advice needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "too little data: {have} recorded holds, and a 99th percentile needs {need} to be more than a guess\n\
      record {} more, or say what you know with --p99", need - have
 )]
-pub struct TooLittle {
-    /// Recorded.
+pub struct InsufficientData {
+    /// Number of recorded holds.
     pub have: u64,
-    /// Needed.
+    /// Number of holds that advice needs.
     pub need: u64,
 }
 
 impl Evidence {
-    /// Holds of these lengths, and nothing else known.
+    /// Evidence from held times only.
     pub fn of_held(durations: impl IntoIterator<Item = Duration>) -> Self {
-        Self {
-            held: Sample::of(durations),
-            ..Self::default()
-        }
+        Self { held: Sample::of(durations), ..Self::default() }
     }
 
-    /// Is this enough to advise on?
+    /// Checks that enough holds were recorded.
     ///
     /// # Errors
-    /// Says how much is missing.
-    pub fn enough(&self) -> Result<(), TooLittle> {
+    /// Too few; the error says how many are missing.
+    pub fn check_enough(&self) -> Result<(), InsufficientData> {
         let have = self.held.count();
-        if have >= ENOUGH {
+        if have >= MIN_RECORDED_HOLDS {
             return Ok(());
         }
-        Err(TooLittle { have, need: ENOUGH })
+        Err(InsufficientData { have, need: MIN_RECORDED_HOLDS })
     }
 
-    /// Everything that can keep a renewal from being confirmed in time.
+    /// All recorded delays that can make a renewal miss its deadline.
     #[must_use]
     pub fn delays(&self) -> Sample {
-        self.store.clone().and(self.stalls.clone())
+        self.store.clone().merge(self.stalls.clone())
     }
 }
 
@@ -71,10 +68,10 @@ mod tests {
     #[test]
     fn too_little_says_how_much_is_missing() {
         let second = Duration::from_secs(1);
-        let few = Evidence::of_held([second; 298]).enough().unwrap_err();
+        let few = Evidence::of_held([second; 298]).check_enough().unwrap_err();
         assert!(few.to_string().contains("record 1 more"), "{few}");
-        assert_eq!(Evidence::of_held([second; 299]).enough(), Ok(()));
-        // The figure is what it says it is.
+        assert_eq!(Evidence::of_held([second; 299]).check_enough(), Ok(()));
+        // 299 is the smallest number with the documented property.
         assert!(1.0 - 0.99f64.powi(299) >= 0.95);
         assert!(1.0 - 0.99f64.powi(298) < 0.95);
     }

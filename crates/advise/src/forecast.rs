@@ -1,27 +1,28 @@
-//! What a plan would have done to the recorded work.
+//! Predicts the effects of a plan on the recorded work.
 
 use std::time::Duration;
 
 use crate::advice::Plan;
 use crate::evidence::Evidence;
 
-/// How often a live holder loses its lease to a delay.
+/// The share of renewals by which a live holder loses its lease.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FalseLoss {
-    /// Recorded delays were longer than the margin: this share of renewals.
-    Seen(f64),
-    /// None was among the recorded ones; with 95 % confidence the share is at most this (the rule of three).
+    /// Share of recorded delays that were longer than the margin.
+    Observed(f64),
+    /// No recorded delay was longer. With 95 % confidence the share is at most this (the rule of
+    /// three).
     AtMost(f64),
-    /// No delay was recorded at all: nothing can be said.
+    /// No delay was recorded.
     Unknown,
 }
 
 impl FalseLoss {
-    /// Losses per hour of holding under this plan.
+    /// Expected losses per hour of holding, with this renewal interval.
     #[must_use]
     pub fn per_hour(self, every: Duration) -> Option<f64> {
         let share = match self {
-            Self::Seen(share) | Self::AtMost(share) => share,
+            Self::Observed(share) | Self::AtMost(share) => share,
             Self::Unknown => return None,
         };
         let renewals = 3600.0 / every.as_secs_f64().max(f64::EPSILON);
@@ -29,21 +30,21 @@ impl FalseLoss {
     }
 }
 
-/// What a plan gives.
+/// The predicted effects of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
-    /// The plan.
+    /// The plan that this forecast is for.
     pub plan: Plan,
     /// The share of recorded holds that end within one lease.
     pub covered: f64,
-    /// Live holders that lose their lease.
+    /// How often live holders lose their lease.
     pub false_loss: FalseLoss,
-    /// Renewals a second for this many holds.
+    /// Load on the store: renewals per second for all holds together.
     pub renewals_per_second: f64,
 }
 
 impl Forecast {
-    /// Holds the plan against the records, for this many holds at once.
+    /// Compares the plan with the evidence, for this many holds at once.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // Counts of records are far below 2^52.
     pub fn of(plan: Plan, evidence: &Evidence, holds: u64) -> Self {
@@ -56,7 +57,7 @@ impl Forecast {
         let false_loss = match (delays.count(), delays.longer_than(plan.margin)) {
             (0, _) => FalseLoss::Unknown,
             (all, 0) => FalseLoss::AtMost((3.0 / all as f64).min(1.0)),
-            (all, longer) => FalseLoss::Seen(longer as f64 / all as f64),
+            (all, longer) => FalseLoss::Observed(longer as f64 / all as f64),
         };
         Self {
             plan,
@@ -70,27 +71,24 @@ impl Forecast {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::Wishes;
+    use crate::advice::Requirements;
     use crate::sample::Sample;
 
     #[test]
     fn delays_beyond_the_margin_are_losses() {
         let secs = Duration::from_secs;
         let mut evidence = Evidence::of_held((1..=100).map(secs));
-        let plan = Plan::of(secs(30), secs(1), &Wishes::default());
+        let plan = Plan::of(secs(30), secs(1), &Requirements::default());
         assert_eq!(Forecast::of(plan, &evidence, 300).false_loss, FalseLoss::Unknown);
         // The margin is 30 - 0.32 - 10 = 19.68 s.
         evidence.stalls = Sample::of((0..100).map(|at| if at == 0 { secs(20) } else { secs(1) }));
         let forecast = Forecast::of(plan, &evidence, 300);
-        assert_eq!(forecast.false_loss, FalseLoss::Seen(0.01));
+        assert_eq!(forecast.false_loss, FalseLoss::Observed(0.01));
         // 360 renewals an hour, one in a hundred lost.
         assert!((forecast.false_loss.per_hour(plan.every).unwrap() - 3.6).abs() < 1e-9);
         assert!((forecast.covered - 0.3).abs() < 1e-9);
         assert!((forecast.renewals_per_second - 30.0).abs() < 1e-9);
-        let longer = Plan::of(secs(60), secs(1), &Wishes::default());
-        assert_eq!(
-            Forecast::of(longer, &evidence, 1).false_loss,
-            FalseLoss::AtMost(0.03)
-        );
+        let longer = Plan::of(secs(60), secs(1), &Requirements::default());
+        assert_eq!(Forecast::of(longer, &evidence, 1).false_loss, FalseLoss::AtMost(0.03));
     }
 }

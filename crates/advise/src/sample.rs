@@ -1,30 +1,31 @@
-//! Recorded durations, single or in buckets, and what can be read off them.
+//! Recorded durations, single or in histogram buckets, with counts and quantiles.
 
 use std::time::Duration;
 
-/// Durations with how often each was seen, in order.
+/// Durations with their counts, in order.
 ///
-/// Buckets of a histogram count as their upper bound: an advice from buckets is never shorter than one from the
-/// durations themselves. What lies beyond the last bound is only known to be longer.
+/// A histogram bucket counts as its upper bound, so advice from buckets is never shorter than
+/// advice from the durations themselves. Durations beyond the last bound are only known to be
+/// longer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
-    seen: Vec<(Duration, u64)>,
-    /// Longer than every bound.
+    counts: Vec<(Duration, u64)>,
+    /// Number of durations longer than every bound.
     beyond: u64,
 }
 
-/// The answer lies beyond the largest bucket.
+/// The quantile is beyond the largest bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "more than the largest bucket of the histogram ({largest:?}): record durations, or add larger buckets"
 )]
-pub struct Beyond {
-    /// That bucket's bound.
+pub struct BeyondHistogram {
+    /// Upper bound of the largest bucket.
     pub largest: Duration,
 }
 
 impl Sample {
-    /// From single durations, in any order.
+    /// Builds a sample from single durations, in any order.
     pub fn of(durations: impl IntoIterator<Item = Duration>) -> Self {
         let mut all: Vec<_> = durations.into_iter().collect();
         all.sort_unstable();
@@ -35,10 +36,10 @@ impl Sample {
                 _ => seen.push((duration, 1)),
             }
         }
-        Self { seen, beyond: 0 }
+        Self { counts: seen, beyond: 0 }
     }
 
-    /// From counts per bucket (not cumulative), and the count beyond the last bound.
+    /// Builds a sample from counts per bucket (not cumulative) and the count beyond the last bound.
     #[must_use]
     pub fn of_buckets(mut buckets: Vec<(Duration, u64)>, beyond: u64) -> Self {
         buckets.sort_unstable();
@@ -49,71 +50,65 @@ impl Sample {
             }
             same
         });
-        // An empty bucket still tells how far the histogram reaches.
-        Self {
-            seen: buckets,
-            beyond,
-        }
+        // Empty buckets are kept: they show how far the histogram extends.
+        Self { counts: buckets, beyond }
     }
 
-    /// Both together.
+    /// Merges two samples.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn merge(self, other: Self) -> Self {
         let beyond = self.beyond + other.beyond;
-        let mut seen = self.seen;
-        seen.extend(other.seen);
+        let mut seen = self.counts;
+        seen.extend(other.counts);
         Self::of_buckets(seen, beyond)
     }
 
-    /// How many were recorded.
+    /// Number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.seen.iter().map(|(_, count)| count).sum::<u64>() + self.beyond
+        self.counts.iter().map(|(_, count)| count).sum::<u64>() + self.beyond
     }
 
-    /// Nothing was recorded.
+    /// Whether no duration was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// The smallest recorded duration that at least this share (0 to 1) does not exceed; zero of nothing.
+    /// The smallest recorded duration that at least this share (0 to 1) does not exceed; zero for
+    /// an empty sample.
     ///
     /// # Errors
-    /// It is in the last, open bucket.
-    pub fn quantile(&self, share: f64) -> Result<Duration, Beyond> {
+    /// The quantile is in the last, open bucket.
+    pub fn quantile(&self, share: f64) -> Result<Duration, BeyondHistogram> {
         let count = self.count();
         // Nearest rank, counted from one. Counts are far below 2^52.
-        #[allow(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss
-        )]
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let rank = ((share.clamp(0.0, 1.0) * count as f64).ceil() as u64).clamp(1, count.max(1));
         let mut passed = 0;
-        for (duration, count) in &self.seen {
+        for (duration, count) in &self.counts {
             passed += count;
             if passed >= rank {
                 return Ok(*duration);
             }
         }
-        match self.seen.last() {
-            Some((largest, _)) => Err(Beyond { largest: *largest }),
+        match self.counts.last() {
+            Some((largest, _)) => Err(BeyondHistogram { largest: *largest }),
             None => Ok(Duration::ZERO),
         }
     }
 
-    /// How many were longer than this. What is in an open bucket counts as longer.
+    /// Number of durations longer than the limit. Those in the open bucket count as longer.
     #[must_use]
     pub fn longer_than(&self, limit: Duration) -> u64 {
-        let seen = self.seen.iter().filter(|(duration, _)| *duration > limit);
+        let seen = self.counts.iter().filter(|(duration, _)| *duration > limit);
         seen.map(|(_, count)| count).sum::<u64>() + self.beyond
     }
 
     /// The durations with their counts, in order.
     #[must_use]
-    pub fn seen(&self) -> &[(Duration, u64)] {
-        &self.seen
+    pub fn counts(&self) -> &[(Duration, u64)] {
+        &self.counts
     }
 }
 
@@ -140,7 +135,7 @@ mod tests {
         let sample = Sample::of_buckets(vec![(ms(100), 90), (ms(1000), 9)], 1);
         assert_eq!(sample.quantile(0.9), Ok(ms(100)));
         assert_eq!(sample.quantile(0.99), Ok(ms(1000)));
-        assert_eq!(sample.quantile(0.999), Err(Beyond { largest: ms(1000) }));
+        assert_eq!(sample.quantile(0.999), Err(BeyondHistogram { largest: ms(1000) }));
         assert_eq!(sample.longer_than(ms(100)), 10);
     }
 
@@ -151,14 +146,14 @@ mod tests {
             let at = sample.quantile(share).unwrap();
             let within = durations.iter().filter(|one| ms(**one) <= at).count();
             prop_assert!(within as f64 >= share * durations.len() as f64 - 1e-6);
-            // And it is the smallest such duration.
+            // No smaller duration covers the share.
             let below = durations.iter().filter(|one| ms(**one) < at).count();
             prop_assert!((below as f64) < (share * durations.len() as f64).max(1.0) + 1e-6);
         }
 
         #[test]
         fn merging_is_as_if_recorded_together(a in prop::collection::vec(0u64..50, 0..50), b in prop::collection::vec(0u64..50, 0..50)) {
-            let merged = Sample::of(a.iter().copied().map(ms)).and(Sample::of(b.iter().copied().map(ms)));
+            let merged = Sample::of(a.iter().copied().map(ms)).merge(Sample::of(b.iter().copied().map(ms)));
             prop_assert_eq!(merged, Sample::of(a.into_iter().chain(b).map(ms)));
         }
     }

@@ -1,4 +1,4 @@
-//! `leasehold acquire`: take a lock for a script, which renews and releases it itself.
+//! `leasehold acquire`: take a lock for a script that renews and releases it itself.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -6,34 +6,34 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 use leasehold::clock::{BootClock, Clock, Moment};
+use leasehold::leasehold_core::acquire::{AcquireDriver, AcquireOutcome, DriverIo, NoHooks, Undo};
 use leasehold::leasehold_core::deadline::deadline;
 use leasehold::leasehold_core::rng::OsRandom;
-use leasehold::leasehold_core::{Token, Tweaks, word};
+use leasehold::leasehold_core::{RequestOptions, Token, types};
 use leasehold::policy::duration::human;
 use leasehold::policy::{Class, OnError, check_store};
-use leasehold::store::{Ask, Grant, Promise};
+use leasehold::store::{AcquireRequest, Grant, Promise, ReleaseRequest, StoreErrorKind};
 use leasehold::{Holder, Name};
 use serde_json::json;
 
-use crate::args::{Place, path};
+use crate::args::path;
 use crate::complete;
-use crate::config::Config;
-use crate::desk::{Desk, asked};
-use crate::lease::short;
+use crate::config::Settings;
+use crate::lease::short_duration;
+use crate::message::print_message;
 use crate::run::signals::Signals;
-use crate::say::say;
-use crate::taking::{Taken, Taking};
-use crate::ticket::{Ticket, VARIABLE};
+use crate::session::{StoreSession, call_within};
+use crate::token_file::{TOKEN_FILE_VARIABLE, TokenFile};
 
-/// `leasehold acquire`.
+/// Arguments of `leasehold acquire`.
 #[derive(Debug, Args)]
 #[command(after_long_help = ACQUIRE_HELP, after_help = "See --help for what it prints, exit codes and examples.")]
 pub(crate) struct AcquireArgs {
-    /// Do not wait: if someone else has the lock, end at once
+    /// Do not wait: if another holder has the lock, end at once
     #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Wait at most this long for the lock, e.g. 30s; as long as the class says if not given
@@ -46,19 +46,18 @@ pub(crate) struct AcquireArgs {
     #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) ttl: Option<Duration>,
     /// Where the token goes, in a file that only you can read; `-` prints it; in the state folder if not given
-    #[arg(long, value_name = "FILE", env = VARIABLE, hide_env_values = true, value_parser = path(), add = ArgValueCompleter::new(PathCompleter::file()))]
+    #[arg(long, value_name = "FILE", env = TOKEN_FILE_VARIABLE, hide_env_values = true, value_parser = path(), add = ArgValueCompleter::new(PathCompleter::file()))]
     pub(crate) token_file: Option<PathBuf>,
     /// What to print
-    #[arg(short, long, value_enum, default_value_t = Papers::Env)]
-    pub(crate) output: Papers,
+    #[arg(short, long, value_enum, default_value_t = AcquireOutput::Env)]
+    pub(crate) output: AcquireOutput,
     /// What to lock, e.g. job:42
     #[arg(add = ArgValueCompleter::new(complete::names))]
     pub(crate) name: String,
 }
 
-/// What to print of a lock that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Papers {
+pub(crate) enum AcquireOutput {
     /// Shell assignments, for eval
     Env,
     /// One JSON document
@@ -81,7 +80,7 @@ What it prints:
   The token itself is in the token file only (readable by you alone), or, with --token-file -, printed as that file's text.
 
 Exit codes:
-  0 taken      1 someone else has it      2 error: nothing was taken, or what may have been was taken back
+  0 taken      1 another client holds it      2 error: nothing was taken, or what may have been was taken back
 
 Examples:
   eval \"$(leasehold acquire deploy)\"; ./deploy \"$LEASEHOLD_FENCE\"; leasehold release
@@ -89,100 +88,122 @@ Examples:
   leasehold renew --token-file /run/me/deploy.token
   leasehold release --token-file /run/me/deploy.token";
 
-/// Takes a lock; answers whether it was to be had.
-pub(crate) fn main(place: &Place, args: &AcquireArgs) -> anyhow::Result<bool> {
+/// Takes a lock. Returns false if another holder has it.
+pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bool> {
     let name = Name::new(&args.name)?;
-    let class = class(place, args)?;
-    let holder = place.holder()?.unwrap_or_else(of_parent);
-    let desk = Desk::open(place)?;
+    let class = resolve_class(settings, args)?;
+    let holder = settings.holder()?.unwrap_or_else(parent_holder);
+    let session = StoreSession::open(settings)?;
     if class.requires > Promise::Volatile {
         let within = class.acquire.timeout;
-        let promised = desk.wait(asked(desk.store.promise(within), within))?;
+        // Only a class with requirements pays for this extra call.
+        let promised = session.block_on(call_within(session.store.promise(within), within))?;
         check_store(&class, &promised)?;
     }
     let token = Token::fresh(&holder, &class.name, &OsRandom);
-    let ask = Ask {
+    let ask = AcquireRequest {
         lock_delay: class.release.lock_delay,
-        ..Ask::new(name.clone(), token.clone(), class.ttl)
+        ..AcquireRequest::new(name.clone(), token.clone(), class.ttl)
     };
-    let mut ticket = Ticket {
-        store: desk.url.to_string(),
+    let mut token_file = TokenFile {
+        store: session.url.expose(),
         name,
         token,
         fence: None,
         ttl: class.ttl,
         lock_delay: class.release.lock_delay,
     };
-    let file = token_file(args, &ticket)?;
-    // Before anything is asked: if we die now or the answer is lost, `release` can still take back what was granted.
+    let file = token_path(args, &token_file)?;
+    // Write the file before the request. If this process dies or the response is lost, `release` can
+    // still take back what was granted.
     if let Some(file) = &file {
-        ticket.create(file)?;
+        token_file.create(file)?;
     }
-    let mut taking = Taking::new(&desk.store, &class, ask);
-    let taken = desk.wait(async {
+    let io = DriverIo {
+        store: Arc::clone(&session.store),
+        clock: BootClock::shared(),
+        random: OsRandom::shared(),
+    };
+    let undo_request = ReleaseRequest::undo(ask.name.clone(), ask.token.clone());
+    let undo = || take_back(&io, &class, &undo_request);
+    let outcome = session.block_on(async {
         let mut signals = Signals::listen()?;
-        tokio::select! {
+        let wait = class.acquire.wait;
+        let mut driver = AcquireDriver::new(io.clone(), Arc::clone(&class), wait, ask, NoHooks);
+        let outcome = tokio::select! {
+            // Polled first: a grant that arrives together with a signal is kept instead of undone.
             biased;
-            taken = taking.take() => return Ok(taken),
-            _ = signals.ending() => {}
+            outcome = driver.run() => outcome.ok(),
+            _ = signals.next_ending() => None,
+        };
+        if driver.needs_undo() && !matches!(outcome, Some(AcquireOutcome::Held { .. })) {
+            undo().await;
         }
-        taking.undo().await;
-        bail!("interrupted: nothing was taken");
+        outcome.ok_or_else(|| anyhow!("interrupted: nothing was taken"))
     });
-    let forget = || {
+    let remove_token_file = || {
         if let Some(file) = &file {
             let _ = std::fs::remove_file(file);
         }
     };
-    match taken {
-        Ok(Taken::Granted { grant, sent_at }) => {
-            ticket.fence = Some(grant.fence);
-            let written = file.as_ref().map_or(Ok(()), |file| ticket.replace(file));
+    match outcome {
+        Ok(AcquireOutcome::Held { grant, sent_at }) => {
+            token_file.fence = Some(grant.fence);
+            let written = file.as_ref().map_or(Ok(()), |file| token_file.replace(file));
             let printed = written.and_then(|()| {
-                let until = deadline(sent_at, class.counted(grant.ttl), &class);
-                print(&ticket, file.as_ref(), grant, until, args)
+                let until = deadline(sent_at, class.granted_ttl(grant.ttl), &class);
+                print_grant(&token_file, file.as_ref(), grant, until, args)
             });
             if printed.is_err() {
-                // A lock whose fence and token nobody got is of no use to anyone.
-                desk.wait(taking.undo());
-                forget();
+                // The caller got neither fence nor token, so it could not use or release this lock.
+                session.block_on(undo());
+                remove_token_file();
             }
             printed.map(|()| true)
         }
-        Ok(Taken::Busy(busy)) => {
-            forget();
+        Ok(AcquireOutcome::Busy(busy)) => {
+            remove_token_file();
             let left = busy.remaining.map_or_else(String::new, |left| {
-                format!(", for {} more unless renewed", short(left))
+                format!(", for {} more unless renewed", short_duration(left))
             });
-            say(&format!("{} is held by {}{left}", ticket.name, busy.holder));
+            print_message(&format!("{} is held by {}{left}", token_file.name, busy.holder));
             Ok(false)
         }
-        Ok(Taken::Unavailable { cause, message }) => {
-            forget();
-            Err(unavailable(
-                &ticket.name,
-                &class,
-                &desk,
-                &format!("{cause}: {message}"),
-            ))
+        // A fail-open lock lives in the process that holds it, and this process exits now.
+        Ok(AcquireOutcome::Unavailable { cause, message } | AcquireOutcome::FallBack { cause, message }) => {
+            remove_token_file();
+            let why = format!("{cause}: {message}");
+            Err(unavailable_error(&token_file.name, &class, &session, &why))
+        }
+        Ok(AcquireOutcome::TooLate) => {
+            remove_token_file();
+            let why = format!("{}: the grant came too late to be used", StoreErrorKind::TimedOut);
+            Err(unavailable_error(&token_file.name, &class, &session, &why))
         }
         Err(error) => {
-            forget();
+            remove_token_file();
             Err(error)
         }
     }
 }
 
-fn class(place: &Place, args: &AcquireArgs) -> anyhow::Result<Arc<Class>> {
-    let class = place.book()?.class(&args.class, BootClock.now())?;
-    let mut tweaks = Tweaks::default();
+/// Releases a lease that the store may have granted, or may still grant, without a response. What cannot
+/// be released within the class's attempts expires by itself.
+async fn take_back(io: &DriverIo, class: &Arc<Class>, request: &ReleaseRequest) {
+    let undo = Undo::new(request.clone(), Arc::clone(class));
+    let _ = undo.with_max_attempts(class.release.attempts).run(io).await;
+}
+
+fn resolve_class(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<Arc<Class>> {
+    let class = settings.policy_book()?.class(&args.class, BootClock.now())?;
+    let mut tweaks = RequestOptions::default();
     tweaks.ttl = args.ttl;
     tweaks.wait = args.nonblock.then_some(Duration::ZERO).or(args.wait);
     Ok(tweaks.apply(&class)?)
 }
 
-/// This process ends at once; whoever started it is who holds.
-fn of_parent() -> Holder {
+/// The default holder: the parent process, because this process exits at once.
+fn parent_holder() -> Holder {
     let me = Holder::of_this_process();
     let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().to_string());
     let host = me.as_str().rsplit_once(':').map(|(host, _)| host);
@@ -190,28 +211,28 @@ fn of_parent() -> Holder {
     theirs.and_then(|text| Holder::new(&text).ok()).unwrap_or(me)
 }
 
-/// Where the token goes; `None` is standard output.
-fn token_file(args: &AcquireArgs, ticket: &Ticket) -> anyhow::Result<Option<PathBuf>> {
+/// The path of the token file; `None` means standard output.
+fn token_path(args: &AcquireArgs, token_file: &TokenFile) -> anyhow::Result<Option<PathBuf>> {
     match &args.token_file {
         Some(file) if file.as_os_str() == "-" => Ok(None),
         Some(file) if !file.as_os_str().is_empty() => Ok(Some(std::path::absolute(file)?)),
-        // A name can be anything, so the file is called by its fingerprint.
+        // Lock names may contain any character, so the file is named after fingerprints.
         _ => {
-            let state = Config::state_folder().ok_or_else(|| {
-                anyhow::anyhow!("neither XDG_STATE_HOME nor HOME says where the token can go: name a file with --token-file")
+            let state = Settings::state_folder().ok_or_else(|| {
+                anyhow!("neither XDG_STATE_HOME nor HOME says where the token can go: name a file with --token-file")
             });
             let called = format!(
                 "{}-{}.token",
-                word::fingerprint(ticket.name.as_str()),
-                ticket.token.fingerprint()
+                types::fingerprint(token_file.name.as_str()),
+                token_file.token.fingerprint()
             );
             Ok(Some(state?.join("tokens").join(called)))
         }
     }
 }
 
-fn print(
-    ticket: &Ticket,
+fn print_grant(
+    token_file: &TokenFile,
     file: Option<&PathBuf>,
     grant: Grant,
     until: Moment,
@@ -220,26 +241,26 @@ fn print(
     let valid = until.since(BootClock.now());
     let mut text = String::new();
     match (file, args.output) {
-        // Asked for: the papers themselves, whatever else could be printed.
-        (None, _) => writeln!(text, "{}", ticket.to_text()?)?,
-        (Some(file), Papers::Env) => {
-            writeln!(text, "export LEASEHOLD_NAME={}", quoted(ticket.name.as_str()))?;
+        // `--token-file -` prints the token file's text, whatever `-o` says.
+        (None, _) => writeln!(text, "{}", token_file.to_text()?)?,
+        (Some(file), AcquireOutput::Env) => {
+            writeln!(text, "export LEASEHOLD_NAME={}", shell_quote(token_file.name.as_str()))?;
             writeln!(text, "export LEASEHOLD_FENCE={}", grant.fence)?;
-            writeln!(text, "export {VARIABLE}={}", quoted(&file.display().to_string()))?;
+            writeln!(text, "export {TOKEN_FILE_VARIABLE}={}", shell_quote(&file.display().to_string()))?;
         }
-        (Some(file), Papers::Json) => {
+        (Some(file), AcquireOutput::Json) => {
             let all = json!({
                 "schema_version": 1,
-                "name": ticket.name.as_str(),
+                "name": token_file.name.as_str(),
                 "fence": grant.fence.to_string(),
                 "token_file": file.display().to_string(),
-                "store": ticket.store,
-                "ttl_ms": ticket.ttl.as_millis(),
+                "store": leasehold::redact(&token_file.store),
+                "ttl_ms": token_file.ttl.as_millis(),
                 "valid_for_ms": u64::try_from(valid.as_millis()).unwrap_or(u64::MAX),
             });
             writeln!(text, "{all:#}")?;
         }
-        (Some(_), Papers::Fence) => writeln!(text, "{}", grant.fence)?,
+        (Some(_), AcquireOutput::Fence) => writeln!(text, "{}", grant.fence)?,
     }
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -247,21 +268,21 @@ fn print(
     Ok(())
 }
 
-/// So that a shell takes it as it is: names may contain every sign that a shell finds special.
-fn quoted(text: &str) -> String {
+/// Quotes a text for a shell: lock names may contain characters that are special to it.
+fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn unavailable(name: &Name, class: &Class, desk: &Desk, why: &str) -> anyhow::Error {
+fn unavailable_error(name: &Name, class: &Class, session: &StoreSession, why: &str) -> anyhow::Error {
     let policy = match class.acquire.on_error {
         OnError::FailClosed => "is fail-closed",
         OnError::FailOpen => "is fail-open, but only `run` and programs can hold a local lock",
     };
-    anyhow::anyhow!(
+    anyhow!(
         "cannot lock {name}: {} is unavailable ({why})\n\
          class {} {policy}, so nothing was taken\n\
-         mend the store or the way to it (leasehold doctor) and try again after {}",
-        desk.url,
+         check the store and the network (leasehold doctor) and try again after {}",
+        session.url,
         class.name,
         human(class.acquire.retry_after)
     )
@@ -275,7 +296,7 @@ mod tests {
     fn a_shell_reads_back_what_was_quoted() {
         for text in ["job:42", "a'b", "$(reboot)", "`x`;\"y\"\\", "''"] {
             let read = std::process::Command::new("/bin/sh")
-                .args(["-c", &format!("printf %s {}", quoted(text))])
+                .args(["-c", &format!("printf %s {}", shell_quote(text))])
                 .output()
                 .unwrap();
             assert_eq!(String::from_utf8(read.stdout).unwrap(), text);

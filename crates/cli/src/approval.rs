@@ -1,16 +1,17 @@
-//! `leasehold approval`.
+//! `leasehold approval`: list jobs that wait for a decision, and decide them.
 
 use clap::{Args, Subcommand};
-use leasehold_plane::approval::Verdict;
+use leasehold_plane::approval::DecisionRequest;
 use serde_json::Value;
 
-use crate::args::{Output, Place};
+use crate::args::ListFormat;
+use crate::config::Settings;
+use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
-use crate::plane::print::{age, print_list, text};
-use crate::plane::question::Question;
-use crate::say::say;
+use crate::plane::print::{age_text, field_text, print_list};
+use crate::plane::request::PlaneRequest;
 
-/// `leasehold approval`.
+/// Arguments of `leasehold approval`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 decided, 1 refused (the code says why: already_approved, already_rejected, stale_snapshot, terminal,
@@ -35,8 +36,8 @@ enum ApprovalCommand {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         /// How to print
-        #[arg(short, long, value_enum, default_value_t = Output::Table)]
-        output: Output,
+        #[arg(short, long, value_enum, default_value_t = ListFormat::Table)]
+        output: ListFormat,
     },
     /// Let a job run
     Approve(DecideArgs),
@@ -56,10 +57,10 @@ enum ApprovalCommand {
 struct DecideArgs {
     /// The job's id
     id: String,
-    /// Who decides
+    /// The name of the person who decides
     #[arg(long, env = "USER")]
     by: String,
-    /// Why
+    /// The reason for the decision
     #[arg(long)]
     reason: String,
     /// Only if the job is as it was looked at; `list` shows the snapshot
@@ -68,50 +69,42 @@ struct DecideArgs {
 }
 
 impl DecideArgs {
-    fn verdict(&self) -> Verdict {
-        Verdict {
-            by: self.by.clone(),
-            reason: self.reason.clone(),
-            snapshot: self.snapshot.clone(),
-        }
+    fn verdict(&self) -> DecisionRequest {
+        DecisionRequest { by: self.by.clone(), reason: self.reason.clone(), snapshot: self.snapshot.clone() }
     }
 }
 
-/// Does what was asked.
-pub(crate) fn main(place: &Place, args: ApprovalArgs) -> anyhow::Result<bool> {
+pub(crate) fn main(settings: &Settings, args: ApprovalArgs) -> anyhow::Result<bool> {
     let plane = &args.plane;
     let question = match args.command {
         ApprovalCommand::List { limit, output } => {
-            let Some(asked) = plane.ask(place, &Question::Approvals { limit })? else {
+            let Some(asked) = plane.request(settings, &PlaneRequest::Approvals { limit })? else {
                 return Ok(false);
             };
             let heads = ["ID", "SNAPSHOT", "SINCE", "ABOUT"];
-            return print_list("approvals", &asked.view, output, &heads, row).map(|()| true);
+            return print_list("approvals", &asked.view, output, &heads, approval_row).map(|()| true);
         }
-        ApprovalCommand::Approve(decide) => Question::Approve {
-            verdict: decide.verdict(),
-            id: decide.id,
-        },
-        ApprovalCommand::Reject(decide) => Question::Reject {
-            verdict: decide.verdict(),
-            id: decide.id,
-        },
-        ApprovalCommand::Repair { decide, payload } => Question::Repair {
+        ApprovalCommand::Approve(decide) => {
+            PlaneRequest::Approve { verdict: decide.verdict(), id: decide.id }
+        }
+        ApprovalCommand::Reject(decide) => PlaneRequest::Reject { verdict: decide.verdict(), id: decide.id },
+        ApprovalCommand::Repair { decide, payload } => PlaneRequest::Repair {
             payload: serde_json::from_str(&payload)
                 .map_err(|error| anyhow::anyhow!("--payload is not JSON: {error}"))?,
             verdict: decide.verdict(),
             id: decide.id,
         },
     };
-    let Some(decided) = plane.ask(place, &question)? else {
+    let Some(decided) = plane.request(settings, &question)? else {
         return Ok(false);
     };
-    let [id, state, snapshot] = ["id", "state", "snapshot"].map(|field| text(&decided.view[field]));
-    say(&format!("{id} is {state}, its snapshot is {snapshot}"));
+    let [id, state, snapshot] = ["id", "state", "snapshot"].map(|field| field_text(&decided.view[field]));
+    print_message(&format!("{id} is {state}, its snapshot is {snapshot}"));
     Ok(true)
 }
 
-fn row(job: &Value) -> Vec<String> {
+fn approval_row(job: &Value) -> Vec<String> {
+    // Cut, so that a row fits one line.
     let about: String = job["spec"]["payload"].to_string().chars().take(40).collect();
-    vec![text(&job["id"]), text(&job["snapshot"]), age(job), about]
+    vec![field_text(&job["id"]), field_text(&job["snapshot"]), age_text(job), about]
 }

@@ -1,4 +1,4 @@
-//! What people type. Each verb's own words stand with the verb.
+//! Command-line arguments. Each verb's own arguments are defined in the verb's module.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -27,28 +27,25 @@ Examples:
   leasehold doctor")]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: GlobalArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 /// Where the store and the policies are.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Place {
-    /// Where the locks are: sqlite:PATH, redis://HOST, rediss://HOST, memory:, or a daemon at http://HOST:PORT or https://HOST
-    ///
-    /// Without it, what `store` says in ./leasehold.toml, the user's or the system's configuration; without that,
-    /// $XDG_STATE_HOME/leasehold/leasehold.db or ~/.local/state/leasehold/leasehold.db, a SQLite file that all your
-    /// processes on this host share. See `leasehold config show --origin`.
+pub(crate) struct GlobalArgs {
     #[arg(
         long,
         global = true,
         value_name = "URL",
         env = "LEASEHOLD_STORE",
         hide_env_values = true,
-        help_heading = "Where"
+        help_heading = "Where",
+        help = store_help(),
+        long_help = format!("{}\n\n{DEFAULT_STORE_HELP}", store_help())
     )]
-    pub(crate) store: Option<Discreet<String>>,
+    pub(crate) store: Option<Redacted<String>>,
     /// The classes, as this file changes and adds to the built-in ones; ./leasehold.toml if it is there
     #[arg(
         long,
@@ -57,7 +54,7 @@ pub(crate) struct Place {
         env = "LEASEHOLD_POLICIES",
         hide_env_values = true,
         help_heading = "Where",
-        // An empty one is as good as none.
+        // clap's own parser refuses an empty path. LEASEHOLD_POLICIES= must mean "not set".
         value_parser = path(),
         add = ArgValueCompleter::new(PathCompleter::file())
     )]
@@ -65,54 +62,62 @@ pub(crate) struct Place {
     /// Who holds, as others see it; host:pid if not given
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Where")]
     pub(crate) holder: Option<String>,
-    /// The store was named by the environment, not on the command line.
+    // Both are set after parsing, from clap's value source: errors and `config show` name the origin.
     #[arg(skip)]
     pub(crate) store_by_env: bool,
-    /// So were the policies.
     #[arg(skip)]
     pub(crate) policies_by_env: bool,
 }
 
-/// What was typed where a URL may stand. A password can be in it, which is not shown to whoever looks at the whole.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Discreet<T>(T);
+const DEFAULT_STORE_HELP: &str = "\
+Without it, what `store` says in ./leasehold.toml, the user's or the system's configuration; without that, \
+$XDG_STATE_HOME/leasehold/leasehold.db or ~/.local/state/leasehold/leasehold.db, a SQLite file that all your \
+processes on this host share. See `leasehold config show --origin`.";
 
-impl<T> Deref for Discreet<T> {
+/// Lists the URLs of every store, registered ones too.
+fn store_help() -> String {
+    format!("Where the locks are: {}", leasehold::known_urls("or"))
+}
+
+/// An argument that may contain a URL with a password. `Debug` redacts it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Redacted<T>(T);
+
+impl<T> Deref for Redacted<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.0
     }
 }
 
-impl<T: AsRef<OsStr>> fmt::Debug for Discreet<T> {
+impl<T: AsRef<OsStr>> fmt::Debug for Redacted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", leasehold::redact(&self.0.as_ref().to_string_lossy()))
     }
 }
 
-impl From<String> for Discreet<String> {
+impl From<String> for Redacted<String> {
     fn from(typed: String) -> Self {
         Self(typed)
     }
 }
 
-impl From<OsString> for Discreet<PathBuf> {
+impl From<OsString> for Redacted<PathBuf> {
     fn from(typed: OsString) -> Self {
         Self(typed.into())
     }
 }
 
-/// Reads a path, which may be empty.
+/// A parser for paths that accepts an empty value.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while holding a lock
     Run(crate::run::RunArgs),
-    /// Take a lock and leave it to you to renew and release it: 0 taken, 1 someone else has it
+    /// Take a lock and leave it to you to renew and release it: 0 taken, 1 another holder has it
     Acquire(crate::acquire::AcquireArgs),
     /// Extend a lock that `acquire` took: 0 extended, 1 lost
     Renew(crate::renew::RenewArgs),
@@ -124,8 +129,8 @@ pub(crate) enum Command {
     List(crate::list::ListArgs),
     /// Print what happens to locks, one line per change
     Watch(crate::watch::WatchArgs),
-    /// End someone else's lease: 0 broken, 1 not (it is free, or its holder is alive)
-    Break(crate::breaking::BreakArgs),
+    /// End another holder's lease: 0 broken, 1 not (it is free, or its holder is alive)
+    Break(crate::break_lease::BreakArgs),
     /// Stand for election: run a command whenever you are the leader
     Elect(crate::elect::ElectArgs),
     /// See locks, holders and what happens to them, live
@@ -166,23 +171,23 @@ pub(crate) enum Command {
 
 /// How to print locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub(crate) enum ListFormat {
     /// Columns for people
     Table,
-    /// More columns
+    /// A table with more columns
     Wide,
     /// One JSON document
     Json,
     /// One JSON document a line
     Jsonl,
-    /// Names only
+    /// One name per line
     Name,
 }
 
 /// How to print one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// For people
+pub(crate) enum ReportFormat {
+    /// A table for people
     Text,
     /// One JSON document
     Json,

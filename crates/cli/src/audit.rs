@@ -1,4 +1,4 @@
-//! Who did what to whose lock, and why: one JSON line each, appended to a file that only its owner can read.
+//! The local audit log: one JSON line per action, in a file that only its owner can read.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
@@ -7,25 +7,21 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::stamp;
+use crate::timestamp;
 
-/// Appends a record. Whoever cannot write it down must not act.
+/// Appends a record. If this fails, the caller must not perform the action.
 pub(crate) fn record(path: &Path, mut entry: Value) -> anyhow::Result<()> {
     if let Value::Object(map) = &mut entry {
         map.insert("schema_version".into(), 1.into());
-        map.insert("at".into(), stamp::now().into());
+        map.insert("at".into(), timestamp::now().into());
         map.insert("by".into(), actor().into());
     }
     let write = || -> std::io::Result<()> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        // One write to a file opened for appending: records of several processes do not mix.
-        let mut file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)?;
+        // One write in append mode: records of several processes do not mix.
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         file.write_all(format!("{entry}\n").as_bytes())?;
         file.sync_data()
     };
@@ -38,8 +34,9 @@ pub(crate) fn record(path: &Path, mut entry: Value) -> anyhow::Result<()> {
     })
 }
 
-/// Who we are to an auditor: the kernel's word for it, with a name if the machine knows one.
+/// The user and host for the audit log.
 pub(crate) fn actor() -> String {
+    // The kernel's uid and not $USER, which the caller can set to anything.
     let uid = rustix::process::getuid().as_raw();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let user = users.lines().find_map(|line| {
@@ -71,10 +68,7 @@ mod tests {
         assert_eq!(text.lines().count(), 2);
         let line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert!(line["by"].as_str().unwrap().contains('@') && line["at"].is_string());
-        assert_eq!(
-            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(record(Path::new("/proc/nothing/audit"), json!({})).is_err());
     }
 }

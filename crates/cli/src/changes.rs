@@ -1,7 +1,7 @@
-//! What happened between two looks at a store.
+//! Differences between two listings of a store.
 //!
-//! A store that is not a daemon tells nobody what happens in it. Looking again and comparing shows every change that
-//! lasts longer than the pause between two looks; what comes and goes in between is not seen.
+//! A plain store sends no events. Comparing listings shows every change that lasts longer than the poll
+//! interval; shorter changes are missed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,26 +9,22 @@ use std::time::Duration;
 use leasehold::clock::Moment;
 use leasehold::store::Lease;
 
-/// Stores count in milliseconds, and their clock may run a little slower than ours.
-const SLACK: Duration = Duration::from_millis(10);
+// Stores count in milliseconds, and their clock may run slightly slower than ours.
+const CLOCK_SLACK: Duration = Duration::from_millis(10);
 
-/// What happened to a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// It was free and is held.
+pub(crate) enum ChangeKind {
     Acquired,
-    /// It is held by another grant than before.
+    /// Another grant holds the name: the fence or the holder differs.
     Passed,
-    /// Its lease was extended.
     Renewed,
-    /// Its lease is gone: released, run out, or broken.
+    /// The lease was released, expired, or was broken.
     Freed,
-    /// More or fewer wait for it.
+    /// The number of waiters changed.
     Waiters,
 }
 
-impl Kind {
-    /// As it is printed.
+impl ChangeKind {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Acquired => "acquired",
@@ -40,52 +36,47 @@ impl Kind {
     }
 }
 
-/// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// What happened.
-    pub(crate) kind: Kind,
-    /// The lease as it is now, or as it was last seen.
+    pub(crate) kind: ChangeKind,
+    /// The lease as it is now; for [`ChangeKind::Freed`], as it was last seen.
     pub(crate) lease: Lease,
 }
 
-/// What was seen last.
+/// The leases of the last listing, to compare the next one with.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
-    seen: BTreeMap<String, Lease>,
-    /// When the last look was answered.
-    answered: Option<Moment>,
+pub(crate) struct LeaseTracker {
+    known: BTreeMap<String, Lease>,
+    last_answer: Option<Moment>,
 }
 
-impl Looks {
-    /// Compares with what was seen before; the first look changes nothing unless `first` counts what is there as new.
+impl LeaseTracker {
+    /// Compares a listing with the previous one.
     ///
-    /// The store looked at some moment between `sent` and `answered`. So at least the time from the last answer to this
-    /// question has passed between two looks, however slow either was: who has more left than that allows has renewed.
-    pub(crate) fn look(
+    /// The first listing yields no changes unless `first` is set, which reports every lease as acquired.
+    pub(crate) fn update(
         &mut self,
         leases: &[Lease],
         sent: Moment,
         answered: Moment,
         first: bool,
     ) -> Vec<Change> {
-        let quiet = self.answered.is_none() && !first;
-        let passed = self.answered.map_or(Duration::ZERO, |last| sent.since(last));
-        let mut before = std::mem::take(&mut self.seen);
+        // The store read its state at some moment between `sent` and `answered`. At least the time from the
+        // last response to this request has passed; a lease with more time left than that was renewed.
+        let quiet = self.last_answer.is_none() && !first;
+        let passed = self.last_answer.map_or(Duration::ZERO, |last| sent.since(last));
+        let mut before = std::mem::take(&mut self.known);
         let mut changes = Vec::new();
         for lease in leases {
             let old = before.remove(lease.name.as_str());
-            if let Some(kind) = change(old.as_ref(), lease, passed) {
+            if let Some(kind) = classify_change(old.as_ref(), lease, passed) {
                 let lease = lease.clone();
                 changes.push(Change { kind, lease });
             }
-            self.seen.insert(lease.name.to_string(), lease.clone());
+            self.known.insert(lease.name.to_string(), lease.clone());
         }
-        changes.extend(before.into_values().map(|lease| Change {
-            kind: Kind::Freed,
-            lease,
-        }));
-        self.answered = Some(answered);
+        changes.extend(before.into_values().map(|lease| Change { kind: ChangeKind::Freed, lease }));
+        self.last_answer = Some(answered);
         if quiet {
             changes.clear();
         }
@@ -93,22 +84,22 @@ impl Looks {
     }
 }
 
-fn change(old: Option<&Lease>, new: &Lease, passed: Duration) -> Option<Kind> {
+fn classify_change(old: Option<&Lease>, new: &Lease, passed: Duration) -> Option<ChangeKind> {
     let Some(old) = old else {
-        return Some(Kind::Acquired);
+        return Some(ChangeKind::Acquired);
     };
     if (old.fence, &old.holder) != (new.fence, &new.holder) {
-        return Some(Kind::Passed);
+        return Some(ChangeKind::Passed);
     }
     let extended = match (old.remaining, new.remaining) {
-        (Some(old), Some(new)) => new > old.saturating_sub(passed) + SLACK,
+        (Some(old), Some(new)) => new > old.saturating_sub(passed) + CLOCK_SLACK,
         (Some(_), None) => true,
         (None, _) => false,
     };
     if extended {
-        return Some(Kind::Renewed);
+        return Some(ChangeKind::Renewed);
     }
-    (old.waiters != new.waiters).then_some(Kind::Waiters)
+    (old.waiters != new.waiters).then_some(ChangeKind::Waiters)
 }
 
 #[cfg(test)]
@@ -130,40 +121,37 @@ mod tests {
     }
 
     #[test]
-    fn each_change_has_its_name() {
+    fn each_change_is_classified() {
         let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
-        let mut looks = Looks::default();
-        let mut kinds = |leases: &[Lease], millis| -> Vec<Kind> {
-            let changes = looks.look(leases, at(millis), at(millis), false);
+        let mut looks = LeaseTracker::default();
+        let mut kinds = |leases: &[Lease], millis| -> Vec<ChangeKind> {
+            let changes = looks.update(leases, at(millis), at(millis), false);
             changes.iter().map(|change| change.kind).collect()
         };
         assert_eq!(kinds(&[], 0), []);
-        assert_eq!(kinds(&[lease(1, 1000)], 100), [Kind::Acquired]);
+        assert_eq!(kinds(&[lease(1, 1000)], 100), [ChangeKind::Acquired]);
         assert_eq!(kinds(&[lease(1, 900)], 200), []);
-        assert_eq!(kinds(&[lease(1, 1000)], 300), [Kind::Renewed]);
-        assert_eq!(kinds(&[lease(2, 900)], 400), [Kind::Passed]);
-        let waited = Lease {
-            waiters: Some(3),
-            ..lease(2, 800)
-        };
-        assert_eq!(kinds(&[waited], 500), [Kind::Waiters]);
-        assert_eq!(kinds(&[], 600), [Kind::Freed]);
+        assert_eq!(kinds(&[lease(1, 1000)], 300), [ChangeKind::Renewed]);
+        assert_eq!(kinds(&[lease(2, 900)], 400), [ChangeKind::Passed]);
+        let waited = Lease { waiters: Some(3), ..lease(2, 800) };
+        assert_eq!(kinds(&[waited], 500), [ChangeKind::Waiters]);
+        assert_eq!(kinds(&[], 600), [ChangeKind::Freed]);
     }
 
     #[test]
-    fn what_is_there_at_the_first_look_is_news_only_if_asked_for() {
+    fn the_first_listing_yields_changes_only_on_request() {
         let now = Moment::from_nanos(1);
-        assert_eq!(Looks::default().look(&[lease(1, 1)], now, now, false), []);
-        assert_eq!(Looks::default().look(&[lease(1, 1)], now, now, true).len(), 1);
+        assert_eq!(LeaseTracker::default().update(&[lease(1, 1)], now, now, false), []);
+        assert_eq!(LeaseTracker::default().update(&[lease(1, 1)], now, now, true).len(), 1);
     }
 
-    /// The second question was sent at 100 and answered only at 900, but the store had looked at once.
+    // The second request was sent at 100 and answered at 900, but the store had read its state at once.
     #[test]
-    fn a_slow_answer_is_no_renewal() {
+    fn a_slow_response_is_no_renewal() {
         let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
-        let mut looks = Looks::default();
-        looks.look(&[lease(1, 1000)], at(0), at(0), false);
-        assert_eq!(looks.look(&[lease(1, 900)], at(100), at(900), false), []);
-        assert_eq!(looks.look(&[lease(1, 1000)], at(950), at(960), false).len(), 1);
+        let mut looks = LeaseTracker::default();
+        looks.update(&[lease(1, 1000)], at(0), at(0), false);
+        assert_eq!(looks.update(&[lease(1, 900)], at(100), at(900), false), []);
+        assert_eq!(looks.update(&[lease(1, 1000)], at(950), at(960), false).len(), 1);
     }
 }

@@ -1,5 +1,5 @@
 _clap_complete_leasehold() {
-    # Bash parts words at `:` and `=` too, and names have colons: what stands together in the line is put together again.
+    # Bash also splits words at `:` and `=`, but lock names contain colons. Join pieces that have no space between them.
     local words=() index=0 at word rest=$COMP_LINE bare
     for at in "${!COMP_WORDS[@]}"; do
         word=${COMP_WORDS[at]}
@@ -22,7 +22,7 @@ _clap_complete_leasehold() {
         unset COMPREPLY
         return
     fi
-    # Bash puts a reply in the place of its own last piece, so what stands before that piece goes.
+    # Bash replaces only its own last piece, so remove the part before that piece from each reply.
     local whole=${words[index]}
     local before=${whole%"$2"}
     COMPREPLY=("${COMPREPLY[@]#"$before"}")

@@ -1,12 +1,11 @@
-//! `leasehold elect`: stand for election, and run a command whenever elected.
+//! `leasehold elect`: stand for election, and run a command while elected.
 //!
-//! It is `run` in a loop that never gives up: wait for the lock, run the command under it, and when the lease is lost
-//! stand again. A class that would let two leaders be is refused.
+//! A loop around `run`: wait for the lock, run the command under it, and stand again after a lost lease.
+//! Classes that would allow two leaders are refused.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -15,22 +14,22 @@ use clap_complete::engine::ArgValueCompleter;
 use leasehold::clock::{BootClock, Clock, ClockExt};
 use leasehold::leasehold_core::rng::{OsRandom, RandomExt};
 use leasehold::policy::{Class, OnError, OnFailure};
-use leasehold::{Error, Name};
+use leasehold::{Error, Name, StoreUrl};
+use leasehold_supervise::{CommandEnd, effective_grace};
 
-use crate::args::Place;
-use crate::run::acquire::{Got, acquire};
+use crate::config::Settings;
+use crate::message::print_message;
+use crate::run::acquire::{HoldOutcome, acquire};
+use crate::run::client::CommandClient;
+use crate::run::report_end;
 use crate::run::signals::Signals;
-use crate::run::supervise::{Ended, Run, supervise};
-use crate::run::talk::Talk;
-use crate::run::{SETTLE, conclude, grace_of};
-use crate::say::say;
-use crate::textfile::{Count, Textfile};
+use crate::run::supervise::{RunCommand, supervise};
 use crate::{complete, exit, run};
 
-/// Waiting is done in pieces of this length, without end.
-const PIECE: Duration = Duration::from_secs(3600);
+// The wait limit of one acquire. The loop repeats it, so the candidacy has no limit.
+const WAIT_SLICE: Duration = Duration::from_secs(3600);
 
-/// `leasehold elect`.
+/// Arguments of `leasehold elect`.
 #[derive(Debug, Args)]
 #[command(override_usage = "leasehold elect [OPTIONS] NAME [--] COMMAND [ARG]...")]
 #[command(after_long_help = ELECT_HELP, after_help = "See --help for how it ends, exit codes and examples.")]
@@ -41,7 +40,7 @@ pub(crate) struct ElectArgs {
     /// The risk class; it must be fail-closed and must fence
     #[arg(long, default_value = "workflow-critical", add = ArgValueCompleter::new(complete::classes))]
     pub(crate) class: String,
-    /// The lease's time to live instead of the class's: how long nobody leads after a leader has died
+    /// The lease's time to live instead of the class's: how long there is no leader after one has died
     #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) ttl: Option<Duration>,
     /// From TERM to KILL when the lease is lost; if neither this nor the class says, the smaller of 5s and ttl/6
@@ -54,16 +53,10 @@ pub(crate) struct ElectArgs {
     #[arg(add = ArgValueCompleter::new(complete::names))]
     pub(crate) name: String,
     /// The command and its arguments, run as they are, without a shell. Options end here
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND",
-        required = true
-    )]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND", required = true)]
     pub(crate) argv: Vec<OsString>,
 }
 
-/// What to do after a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
     /// Stand for election again
@@ -93,89 +86,83 @@ Examples:
   leasehold elect leader:billing -- ./billing-scheduler
   leasehold --store redis://127.0.0.1 elect --ttl 10s leader:cron -- ./cron --foreground";
 
-/// Stands for election.
-pub(crate) fn main(place: &Place, args: ElectArgs) -> ExitCode {
-    run::to_the_end(elect(place, args))
+pub(crate) fn main(settings: anyhow::Result<Settings>, args: ElectArgs) -> ExitCode {
+    run::run_to_exit_code(async { elect(&settings?, args).await })
 }
 
-async fn elect(place: &Place, args: ElectArgs) -> anyhow::Result<u8> {
+async fn elect(settings: &Settings, args: ElectArgs) -> anyhow::Result<u8> {
     let name = Name::new(&args.name)?;
-    let store = place.store()?;
+    let store = settings.store_url()?;
     let mut signals = Signals::listen()?;
-    let (ear, mut talk, news) = Talk::new();
-    let count = Arc::new(Count::default());
-    let mut opening = leasehold::open(store.to_string())
-        .observer(ear)
-        .observer(Arc::clone(&count) as _);
-    if let Some(file) = place.policy_file()? {
-        opening = opening.policies(file);
-    }
-    if let Some(holder) = place.holder()? {
-        opening = opening.holder(holder);
-    }
-    let locks = opening.build().await?;
-    let kind = locks.store().capabilities().kind;
-    let file = args.metrics_file.as_deref();
-    let file = file.map(|path| Textfile::begin(path, &count, kind)).transpose()?;
-    let mut silent = false;
-    let code = loop {
-        // Looked up for each term: the file may have changed.
+    let mut client = CommandClient::open(settings, &store, args.metrics_file.as_deref()).await?;
+    let code = lead_in_turns(&mut client, &name, &store, &args, &mut signals).await;
+    client.close().await;
+    code
+}
+
+/// Stands for election and runs the command while elected, until the command ends by itself.
+async fn lead_in_turns(
+    client: &mut CommandClient,
+    name: &Name,
+    store: &StoreUrl,
+    args: &ElectArgs,
+    signals: &mut Signals,
+) -> anyhow::Result<u8> {
+    let CommandClient { locks, printer, .. } = client;
+    let mut outage_reported = false;
+    loop {
+        // Read for each term: the policy file may have changed.
         let class = locks.policies().class(&args.class, BootClock.now())?;
-        only_one_leader(&class)?;
-        let grace = grace_of(args.stop_grace, args.ttl, &class);
-        let mut under = locks.class(&args.class).stop_grace(grace).wait(PIECE);
+        check_single_leader(&class)?;
+        let grace = effective_grace(args.stop_grace, args.ttl, &class);
+        let mut class_locks = locks.class(&args.class).stop_grace(grace).wait(WAIT_SLICE);
         if let Some(ttl) = args.ttl {
-            under = under.ttl(ttl);
+            class_locks = class_locks.ttl(ttl);
         }
-        match acquire(&locks, &under, &name, &mut signals, &mut talk).await {
-            Got::Held(hold) => {
-                silent = false;
-                let term = hold
-                    .fence()
-                    .map_or_else(|_| String::new(), |fence| format!(", fence {fence}"));
-                say(&format!("elected: {} leads {name}{term}", locks.holder()));
-                let order = Run {
+        match acquire(locks, &class_locks, name, signals, printer).await {
+            HoldOutcome::Held(hold) => {
+                outage_reported = false;
+                let term = hold.fence().map_or_else(|_| String::new(), |fence| format!(", fence {fence}"));
+                print_message(&format!("elected: {} leads {name}{term}", locks.holder()));
+                let run = RunCommand {
                     argv: args.argv.clone(),
                     store: store.clone(),
                     holder: locks.holder().to_string(),
                     grace,
                 };
-                let (ended, outcome) = supervise(&order, hold, &mut signals, &mut talk, news.clone()).await;
-                talk.rest();
-                let lost = matches!(ended, Ok(Ended::Stopped { .. }));
-                let code = conclude(&locks, &name, ended, outcome, &talk)?;
+                let (ended, outcome) = supervise(run, hold, signals, printer).await;
+                printer.print_pending();
+                let lost = matches!(ended, Ok(CommandEnd::Stopped { .. }));
+                let code = report_end(locks, name, ended, outcome, printer)?;
                 if !lost || args.on_lost == OnLost::Exit {
-                    break code;
+                    return Ok(code);
                 }
             }
-            // Someone else leads; the piece is over, not the wait.
-            Got::Busy(_) => {}
-            Got::Interrupted(signal) => break exit::of_signal(signal.as_raw()),
-            Got::Failed(error @ Error::Unavailable { .. }) => {
-                if !silent {
-                    say(&format!(
+            // Another candidate leads. Only this slice of the wait is over.
+            HoldOutcome::Busy(_) => {}
+            HoldOutcome::Interrupted(signal) => return Ok(exit::from_signal(signal.as_raw())),
+            HoldOutcome::Failed(error @ Error::Unavailable { .. }) => {
+                // Report an outage once, not at every retry.
+                if !outage_reported {
+                    print_message(&format!(
                         "{error}\nstanding for election goes on as soon as the store is back"
                     ));
-                    silent = true;
+                    outage_reported = true;
                 }
+                // Jitter: all candidates lose the store at the same moment and must not retry together.
                 let pause = OsRandom.jitter(class.acquire.retry_after);
                 tokio::select! {
                     () = BootClock.sleep(pause) => {}
-                    signal = signals.ending() => break exit::of_signal(signal.as_raw()),
+                    signal = signals.next_ending() => return Ok(exit::from_signal(signal.as_raw())),
                 }
             }
-            Got::Failed(error) => bail!("{error}"),
+            HoldOutcome::Failed(error) => bail!("{error}"),
         }
-    };
-    locks.shutdown(SETTLE).await;
-    if let Some(file) = file {
-        file.end().await;
     }
-    Ok(code)
 }
 
-/// Refuses a class under which two could lead.
-fn only_one_leader(class: &Class) -> anyhow::Result<()> {
+/// Refuses a class under which two candidates could lead at once.
+fn check_single_leader(class: &Class) -> anyhow::Result<()> {
     let why = if class.acquire.on_error == OnError::FailOpen {
         "is fail-open: while the store is away, every candidate would lead"
     } else if class.renew.on_failure == OnFailure::Continue {
@@ -185,8 +172,5 @@ fn only_one_leader(class: &Class) -> anyhow::Result<()> {
     } else {
         return Ok(());
     };
-    bail!(
-        "class {} {why}\nuse one that is fail-closed and fences, such as workflow-critical",
-        class.name
-    )
+    bail!("class {} {why}\nuse one that is fail-closed and fences, such as workflow-critical", class.name)
 }

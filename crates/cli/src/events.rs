@@ -1,200 +1,182 @@
-//! What a daemon tells, one line per event: `leasehold watch --events`, and the lower half of `top`.
+//! The events of a daemon, one line each: `leasehold watch --events`, and the lower half of `top`.
 
 use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold::StoreUrl;
-use leasehold::clock::{BootClock, Clock, ClockExt, Moment, until};
-use leasehold::http::{Daemon, Events, HttpOptions, ServerEvent};
-use leasehold::store::Failure;
+use leasehold::clock::{BootClock, Clock, ClockExt, Moment, run_until};
+use leasehold::http::{DaemonClient, EventStream, ServerEvent};
+use leasehold::store::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::args::Place;
-use crate::desk::Desk;
-use crate::say::say;
-use crate::watch::{Lines, WatchArgs};
+use crate::config::Settings;
+use crate::daemon;
+use crate::message::print_message;
+use crate::session::StoreSession;
+use crate::watch::{LineFormat, WatchArgs};
 
-/// Between two attempts to follow again.
-const PAUSE: Duration = Duration::from_millis(500);
-/// How long one of them may take: a machine that is gone does not refuse.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Between two attempts to reconnect.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+// The limit of one attempt: a host that is gone does not refuse the connection, it stays silent.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One event, as a daemon tells it.
+/// One event, as the daemon sends it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Told {
-    /// To go on behind it.
+pub(crate) struct DaemonEvent {
+    /// Sent back on reconnect, so that the stream continues after this event.
     pub(crate) id: String,
-    /// When, by the daemon's wall clock.
+    /// By the daemon's wall clock.
     pub(crate) at: String,
-    /// What.
     pub(crate) event: String,
-    /// Of which lock, if of one.
+    /// The lock; `None` for events of the whole daemon.
     pub(crate) name: Option<String>,
-    /// Of which class.
     pub(crate) class: String,
-    /// Who.
     pub(crate) holder: String,
-    /// With which fence.
     pub(crate) fence: Option<String>,
-    /// More of it.
+    /// Fields that only this kind of event has.
     pub(crate) detail: Value,
 }
 
-impl Told {
-    /// The rest of a line for people: who, which grant, and the numbers.
+impl DaemonEvent {
+    /// The rest of a line for people: holder, fence and details.
     pub(crate) fn summary(&self) -> String {
         let mut parts = vec![self.holder.clone()];
         parts.extend(self.fence.iter().map(|fence| format!("fence {fence}")));
         let plain = |value: &Value| match value {
             Value::String(text) => text.clone(),
-            // A share of something: two digits are all that an eye can use.
+            // Floating-point details are ratios; two digits are enough.
             Value::Number(number) if number.is_f64() => format!("{:.2}", number.as_f64().unwrap_or_default()),
             other => other.to_string(),
         };
         let detail = self.detail.as_object().cloned().unwrap_or_else(Map::new);
-        parts.extend(
-            detail
-                .iter()
-                .map(|(key, value)| format!("{key}={}", plain(value))),
-        );
+        parts.extend(detail.iter().map(|(key, value)| format!("{key}={}", plain(value))));
         parts.retain(|part| !part.is_empty());
         parts.join(" ")
     }
 }
 
-/// What one who follows a daemon hears.
-pub(crate) enum News {
-    /// Something happened.
-    Told(Told),
-    /// Nothing will be heard until it is back; this is why.
-    Cut(String),
-    /// It is.
-    Back,
+/// An item of the event stream.
+pub(crate) enum StreamItem {
+    Event(DaemonEvent),
+    /// The connection is lost, with the reason.
+    Disconnected(String),
+    /// The connection is back.
+    Reconnected,
 }
 
-/// A stream of events that goes on by itself behind the last one when it was cut off.
-pub(crate) struct Follower {
-    daemon: Daemon,
+/// An event stream that reconnects and continues after the last event it received.
+pub(crate) struct EventFollower {
+    daemon: DaemonClient,
     prefix: String,
-    /// The last one that came.
-    last: Option<String>,
-    stream: Option<Events>,
+    /// The id of the last event received.
+    last_id: Option<String>,
+    stream: Option<EventStream>,
 }
 
-impl Follower {
-    /// Of this daemon; `None` if the store is not one.
-    pub(crate) fn of(url: &StoreUrl, prefix: &str) -> Result<Option<Self>, Failure> {
-        let StoreUrl::Http { url } = url else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            daemon: Daemon::open(HttpOptions::parse(url)?)?,
-            prefix: prefix.to_owned(),
-            last: None,
-            stream: None,
-        }))
+impl EventFollower {
+    /// A follower of this daemon; `None` if the store is not a daemon.
+    pub(crate) fn open(url: &StoreUrl, prefix: &str) -> Result<Option<Self>, StoreError> {
+        let client = daemon::open_client(url)?;
+        Ok(client.map(|daemon| Self { daemon, prefix: prefix.to_owned(), last_id: None, stream: None }))
     }
 
-    /// Begins to follow; later ones are behind this moment.
-    pub(crate) async fn begin(&mut self) -> Result<(), Failure> {
-        self.stream = Some(self.daemon.follow(&self.prefix, self.last.as_deref()).await?);
+    /// Opens the stream after the last event received, or from now on.
+    pub(crate) async fn connect(&mut self) -> Result<(), StoreError> {
+        self.stream = Some(self.daemon.follow(&self.prefix, self.last_id.as_deref()).await?);
         Ok(())
     }
 
-    /// What comes next, however often the connection has to be made anew.
-    pub(crate) async fn next(&mut self) -> News {
+    /// The next item. A lost connection is reported once and then retried without limit.
+    pub(crate) async fn next(&mut self) -> StreamItem {
         loop {
             if let Some(stream) = &mut self.stream {
                 let why = match stream.next().await {
                     Ok(Some(event)) => {
                         if !event.id.is_empty() {
-                            self.last = Some(event.id.clone());
+                            self.last_id = Some(event.id.clone());
                         }
-                        return News::Told(told(&event));
+                        return StreamItem::Event(parse_event(&event));
                     }
                     Ok(None) => "it ended the stream".to_owned(),
                     Err(failure) => failure.message().to_owned(),
                 };
                 self.stream = None;
-                return News::Cut(why);
+                return StreamItem::Disconnected(why);
             }
-            BootClock.sleep(PAUSE).await;
-            // A daemon that is away comes back, or does not.
-            let end = BootClock.now() + ANSWER;
-            if let Some(Ok(())) = until(&BootClock, end, self.begin()).await {
-                return News::Back;
+            BootClock.sleep(RECONNECT_PAUSE).await;
+            // An attempt that fails or takes too long is simply repeated.
+            let end = BootClock.now() + RECONNECT_TIMEOUT;
+            if let Some(Ok(())) = run_until(&BootClock, end, self.connect()).await {
+                return StreamItem::Reconnected;
             }
         }
     }
 }
 
-fn told(event: &ServerEvent) -> Told {
-    let mut told: Told = serde_json::from_str(&event.data).unwrap_or_default();
+fn parse_event(event: &ServerEvent) -> DaemonEvent {
+    let mut told: DaemonEvent = serde_json::from_str(&event.data).unwrap_or_default();
     if told.event.is_empty() {
         told.event.clone_from(&event.event);
     }
     told
 }
 
-/// Follows a daemon and prints what it tells.
-pub(crate) fn main(place: &Place, args: &WatchArgs) -> anyhow::Result<bool> {
-    let desk = Desk::open(place)?;
+/// Follows a daemon and prints its events.
+pub(crate) fn main(settings: &Settings, args: &WatchArgs) -> anyhow::Result<bool> {
+    let session = StoreSession::open(settings)?;
     let prefix = match args.prefixes.as_slice() {
         [] => "",
         [prefix] => prefix,
         _ => bail!("--events follows one prefix; name one, or none for everything"),
     };
-    let Some(mut follower) = Follower::of(&desk.url, prefix)? else {
+    let Some(mut follower) = EventFollower::open(&session.url, prefix)? else {
         bail!(
             "{} is a store, and only a daemon tells events as they happen\n\
              leave --events out, or name a daemon with --store http://HOST:PORT",
-            desk.url
+            session.url
         );
     };
-    desk.ask(follower.begin())
-        .with_context(|| format!("cannot follow {}", desk.url))?;
-    // So that a script knows from when on nothing is missed.
-    say(&format!("following {}", desk.url));
-    let end = args
-        .lasting
-        .map_or(Moment::FAR, |lasting| BootClock.now() + lasting);
+    session.call(follower.connect()).with_context(|| format!("cannot follow {}", session.url))?;
+    // A script may start its own work after this line without missing an event.
+    print_message(&format!("following {}", session.url));
+    let end = args.lasting.map_or(Moment::FAR, |lasting| BootClock.now() + lasting);
     let mut count = 0;
     loop {
         if args.count.is_some_and(|limit| count >= limit) {
             return Ok(true);
         }
-        let Some(news) = desk.wait(until(&BootClock, end, follower.next())) else {
+        let Some(news) = session.block_on(run_until(&BootClock, end, follower.next())) else {
             return Ok(args.count.is_none());
         };
         match news {
-            News::Told(told) => {
-                print(&told, args.output)?;
+            StreamItem::Event(told) => {
+                print_event(&told, args.output)?;
                 count += 1;
             }
-            // Silence must not be taken for calm.
-            News::Cut(why) => say(&format!(
-                "{} is not heard any more: {why}\nit is followed again as soon as it answers",
-                desk.url
+            // Without this line, an outage would look like a quiet daemon.
+            StreamItem::Disconnected(why) => print_message(&format!(
+                "the event stream of {} broke off: {why}\nreconnecting; events follow as soon as it answers",
+                session.url
             )),
-            News::Back => say(&format!("following {} again", desk.url)),
+            StreamItem::Reconnected => print_message(&format!("following {} again", session.url)),
         }
     }
 }
 
-fn print(told: &Told, output: Lines) -> anyhow::Result<()> {
+fn print_event(told: &DaemonEvent, output: LineFormat) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match output {
-        Lines::Jsonl => {
+        LineFormat::Jsonl => {
             let mut line = json!(told);
             if let Value::Object(map) = &mut line {
                 map.insert("schema_version".into(), 1.into());
             }
             writeln!(out, "{line}")?;
         }
-        Lines::Text => {
+        LineFormat::Text => {
             let name = told.name.as_deref().unwrap_or("-");
             writeln!(out, "{}  {:14}  {name}  {}", told.at, told.event, told.summary())?;
         }

@@ -1,4 +1,4 @@
-//! `leasehold job`.
+//! `leasehold job`: submit, show, list, cancel and retry jobs of the control plane.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use clap::{Args, Subcommand};
 use leasehold_plane::{JobSpec, JobState, Span, Work};
 use serde_json::Value;
 
-use crate::args::{Output, Place};
+use crate::args::ListFormat;
+use crate::config::Settings;
+use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
-use crate::plane::print::{age, print_json, print_line, print_list, print_table, text};
-use crate::plane::question::Question;
-use crate::plane::way::{Answer, Came};
-use crate::say::say;
+use crate::plane::access::{EffectTime, PlaneResponse};
+use crate::plane::print::{age_text, field_text, print_json, print_line, print_list, print_table};
+use crate::plane::request::PlaneRequest;
 
-/// `leasehold job`.
+/// Arguments of `leasehold job`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,14 +34,15 @@ pub(crate) struct JobArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
     /// Submit a job and print its id
+    // Boxed: much larger than the other variants.
     Submit(Box<SubmitArgs>),
     /// Show one job, with what happened to it
     Get {
-        /// Its id
+        /// The id of the job
         id: String,
         /// How to print
-        #[arg(short, long, value_enum, default_value_t = Output::Table)]
-        output: Output,
+        #[arg(short, long, value_enum, default_value_t = ListFormat::Table)]
+        output: ListFormat,
     },
     /// List jobs, those most urgently due first
     List {
@@ -54,20 +56,20 @@ pub(crate) enum JobCommand {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         /// How to print
-        #[arg(short, long, value_enum, default_value_t = Output::Table)]
-        output: Output,
+        #[arg(short, long, value_enum, default_value_t = ListFormat::Table)]
+        output: ListFormat,
     },
-    /// Call a job off; if a replica works on it, that replica is told
+    /// Cancel a job; if a replica works on it, that replica is asked to stop
     Cancel {
-        /// Its id
+        /// The id of the job
         id: String,
-        /// Why
+        /// The reason, for the history
         #[arg(long, default_value = "cancelled from the command line")]
         reason: String,
     },
     /// Submit a job that was given up once more, as a new one
     Retry {
-        /// Its id
+        /// The id of the job
         id: String,
     },
 }
@@ -111,12 +113,13 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = crate::span::parse)]
     backoff: Duration,
     /// The command and its arguments, run as they are, without a shell
+    // `String` and not `OsString`: jobs are stored as JSON.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 }
 
 impl SubmitArgs {
-    pub(crate) fn spec(&self) -> anyhow::Result<JobSpec> {
+    pub(crate) fn to_spec(&self) -> anyhow::Result<JobSpec> {
         let work = match &self.pull {
             Some(_) => Work::Pull,
             None if self.argv.first().is_none_or(String::is_empty) => bail!(
@@ -150,100 +153,83 @@ impl SubmitArgs {
     }
 }
 
-/// Does what was asked.
-pub(crate) fn main(place: &Place, args: JobArgs) -> anyhow::Result<bool> {
+pub(crate) fn main(settings: &Settings, args: JobArgs) -> anyhow::Result<bool> {
     let plane = &args.plane;
     match args.command {
         JobCommand::Submit(submit) => {
-            let asked = plane.ask(place, &Question::Submit(Box::new(submit.spec()?)))?;
-            let Some(Answer { view, came }) = asked else {
+            let asked = plane.request(settings, &PlaneRequest::Submit(Box::new(submit.to_spec()?)))?;
+            let Some(PlaneResponse { view, effect: came }) = asked else {
                 return Ok(false);
             };
-            if came == Came::Before {
-                say(&format!(
-                    "it was submitted before and is {}",
-                    text(&view["state"])
-                ));
+            // The id is printed in both cases, so a script that submits again needs no special case.
+            if came == EffectTime::Earlier {
+                print_message(&format!("it was submitted before and is {}", field_text(&view["state"])));
             }
-            print_line(&text(&view["id"]))?;
+            print_line(&field_text(&view["id"]))?;
         }
         JobCommand::Get { id, output } => {
-            let Some(asked) = plane.ask(place, &Question::Job { id })? else {
+            let Some(asked) = plane.request(settings, &PlaneRequest::Job { id })? else {
                 return Ok(false);
             };
-            if output == Output::Table {
-                show(&asked.view)?;
+            if output == ListFormat::Table {
+                print_job(&asked.view)?;
             } else {
                 print_json(&asked.view)?;
             }
         }
-        JobCommand::List {
-            state,
-            topic,
-            limit,
-            output,
-        } => {
-            let question = Question::Jobs {
-                states: state,
-                topic,
-                limit,
-            };
-            let Some(asked) = plane.ask(place, &question)? else {
+        JobCommand::List { state, topic, limit, output } => {
+            let question = PlaneRequest::Jobs { states: state, topic, limit };
+            let Some(asked) = plane.request(settings, &question)? else {
                 return Ok(false);
             };
             let heads = ["ID", "STATE", "TOPIC", "ATTEMPT", "OWNER", "SINCE"];
-            print_list("jobs", &asked.view, output, &heads, row)?;
+            print_list("jobs", &asked.view, output, &heads, job_row)?;
         }
         JobCommand::Cancel { id, reason } => {
-            let Some(Answer { view, came }) = plane.ask(place, &Question::Cancel { id, reason })? else {
+            let Some(PlaneResponse { view, effect: came }) =
+                plane.request(settings, &PlaneRequest::Cancel { id, reason })?
+            else {
                 return Ok(false);
             };
-            let id = text(&view["id"]);
-            say(&match came {
-                Came::Later => format!("{id} is being worked on; its owner was told to stop"),
+            let id = field_text(&view["id"]);
+            print_message(&match came {
+                EffectTime::Later => format!("{id} is being worked on; its owner was asked to stop"),
                 _ => format!("{id} is cancelled"),
             });
         }
         JobCommand::Retry { id } => {
-            let Some(asked) = plane.ask(place, &Question::Retry { id })? else {
+            let Some(asked) = plane.request(settings, &PlaneRequest::Retry { id })? else {
                 return Ok(false);
             };
-            print_line(&text(&asked.view["id"]))?;
+            print_line(&field_text(&asked.view["id"]))?;
         }
     }
     Ok(true)
 }
 
-fn row(job: &Value) -> Vec<String> {
+fn job_row(job: &Value) -> Vec<String> {
     vec![
-        text(&job["id"]),
-        text(&job["state"]),
-        text(&job["spec"]["topic"]),
-        text(&job["attempt"]),
-        text(&job["owner"]["who"]),
-        age(job),
+        field_text(&job["id"]),
+        field_text(&job["state"]),
+        field_text(&job["spec"]["topic"]),
+        field_text(&job["attempt"]),
+        field_text(&job["owner"]["who"]),
+        age_text(job),
     ]
 }
 
-fn show(job: &Value) -> anyhow::Result<()> {
+fn print_job(job: &Value) -> anyhow::Result<()> {
     print_line(&format!(
         "{}  {}  attempt {} of {}",
-        text(&job["id"]),
-        text(&job["state"]),
-        text(&job["attempt"]),
-        text(&job["spec"]["attempts"])
+        field_text(&job["id"]),
+        field_text(&job["state"]),
+        field_text(&job["attempt"]),
+        field_text(&job["spec"]["attempts"])
     ))?;
     if let Some(reason) = job["dead"]["reason"].as_str() {
         print_line(&format!("given up: {reason}"))?;
     }
-    let row = |event: &Value| {
-        ["to", "by", "fence", "why"]
-            .map(|field| text(&event[field]))
-            .to_vec()
-    };
+    let row = |event: &Value| ["to", "by", "fence", "why"].map(|field| field_text(&event[field])).to_vec();
     let history = job["history"].as_array().map(Vec::as_slice).unwrap_or_default();
-    print_table(
-        &["STATE", "BY", "FENCE", "WHY"],
-        history.iter().map(row).collect(),
-    )
+    print_table(&["STATE", "BY", "FENCE", "WHY"], history.iter().map(row).collect())
 }

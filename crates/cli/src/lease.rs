@@ -1,4 +1,4 @@
-//! A lease as `list` and `show` print it.
+//! How `list` and `show` print leases.
 
 use std::io::Write;
 
@@ -7,35 +7,32 @@ use leasehold::policy::duration::human;
 use leasehold::store::Lease;
 use serde_json::{Value, json};
 
-use crate::args::Output;
+use crate::args::ListFormat;
 
-/// Grows when a field changes its meaning or goes; new fields may come without it.
-const SCHEMA: u32 = 1;
+// Raised when a field is removed or changes its meaning. A new field does not raise it.
+const LEASE_SCHEMA: u32 = 1;
 
-/// Prints leases on standard output.
-pub(crate) fn print(leases: &[Lease], truncated: bool, output: Output) -> anyhow::Result<()> {
+pub(crate) fn print_leases(leases: &[Lease], truncated: bool, output: ListFormat) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     match output {
-        Output::Table | Output::Wide => {
-            write_table(&mut out, table(leases, output == Output::Wide))?;
+        ListFormat::Table | ListFormat::Wide => {
+            write_table(&mut out, lease_table(leases, output == ListFormat::Wide))?;
         }
-        Output::Json => {
-            let leases: Vec<_> = leases.iter().map(value).collect();
-            let all = json!({ "schema_version": SCHEMA, "leases": leases, "truncated": truncated });
+        ListFormat::Json => {
+            let leases: Vec<_> = leases.iter().map(lease_json).collect();
+            let all = json!({ "schema_version": LEASE_SCHEMA, "leases": leases, "truncated": truncated });
             writeln!(out, "{all:#}")?;
         }
-        Output::Jsonl => leases
-            .iter()
-            .try_for_each(|lease| writeln!(out, "{}", document(lease)))?,
-        Output::Name => leases
-            .iter()
-            .try_for_each(|lease| writeln!(out, "{}", lease.name))?,
+        ListFormat::Jsonl => {
+            leases.iter().try_for_each(|lease| writeln!(out, "{}", lease_document(lease)))?
+        }
+        ListFormat::Name => leases.iter().try_for_each(|lease| writeln!(out, "{}", lease.name))?,
     }
     out.flush()?;
     Ok(())
 }
 
-/// No lines and no colour but the heading's: people grep these. Colour is taken out again where it is not wanted.
+/// Writes a table without borders, because people grep it. Only the heading is bold.
 pub(crate) fn write_table(out: &mut impl Write, mut table: Table) -> std::io::Result<()> {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
@@ -52,22 +49,22 @@ pub(crate) fn write_table(out: &mut impl Write, mut table: Table) -> std::io::Re
     Ok(())
 }
 
-/// One lease as a document of its own.
-pub(crate) fn document(lease: &Lease) -> Value {
-    let mut value = value(lease);
+/// A lease as a JSON document of its own, with `schema_version`.
+pub(crate) fn lease_document(lease: &Lease) -> Value {
+    let mut value = lease_json(lease);
     if let Value::Object(map) = &mut value {
-        map.insert("schema_version".into(), SCHEMA.into());
+        map.insert("schema_version".into(), LEASE_SCHEMA.into());
     }
     value
 }
 
-/// A name that nobody holds, as a document.
-pub(crate) fn free(name: &str) -> Value {
-    json!({ "schema_version": SCHEMA, "name": name, "held": false })
+/// The JSON document of a free name.
+pub(crate) fn free_document(name: &str) -> Value {
+    json!({ "schema_version": LEASE_SCHEMA, "name": name, "held": false })
 }
 
-/// The fence is a string: JSON numbers lose bits above 2^53 in many readers.
-pub(crate) fn value(lease: &Lease) -> Value {
+// The fence is a string: many JSON readers lose bits of numbers above 2^53.
+pub(crate) fn lease_json(lease: &Lease) -> Value {
     json!({
         "name": lease.name.as_str(),
         "held": true,
@@ -80,12 +77,11 @@ pub(crate) fn value(lease: &Lease) -> Value {
     })
 }
 
-/// Whole milliseconds, as JSON has them.
 pub(crate) fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn table(leases: &[Lease], wide: bool) -> Table {
+fn lease_table(leases: &[Lease], wide: bool) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let mut heads = vec!["NAME", "HOLDER", "CLASS", "FENCE", "REMAINING", "AGE"];
@@ -100,8 +96,8 @@ fn table(leases: &[Lease], wide: bool) -> Table {
             lease.holder.clone(),
             lease.class.clone().unwrap_or_else(missing),
             lease.fence.map_or_else(missing, |fence| fence.to_string()),
-            lease.remaining.map_or_else(|| "never ends".into(), short),
-            lease.age.map_or_else(missing, short),
+            lease.remaining.map_or_else(|| "never ends".into(), short_duration),
+            lease.age.map_or_else(missing, short_duration),
         ];
         if wide {
             row.push(lease.waiters.map_or_else(missing, |waiters| waiters.to_string()));
@@ -111,11 +107,9 @@ fn table(leases: &[Lease], wide: bool) -> Table {
     table
 }
 
-/// Whole seconds from ten seconds on: nobody reads the rest.
-pub(crate) fn short(time: std::time::Duration) -> String {
+/// Rounds to 100 ms below ten seconds and to whole seconds above: finer digits are noise in a table.
+pub(crate) fn short_duration(time: std::time::Duration) -> String {
     let grain: u128 = if time.as_secs() >= 10 { 1000 } else { 100 };
     let rounded = (time.as_millis() + grain / 2) / grain * grain;
-    human(std::time::Duration::from_millis(
-        u64::try_from(rounded).unwrap_or(u64::MAX),
-    ))
+    human(std::time::Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX)))
 }

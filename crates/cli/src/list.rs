@@ -1,4 +1,4 @@
-//! `leasehold list`.
+//! `leasehold list`: print the leases that are held.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -7,13 +7,14 @@ use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use leasehold::clock::{BootClock, ClockExt};
 
-use crate::args::{Output, Place};
+use crate::args::ListFormat;
 use crate::complete;
-use crate::desk::Desk;
-use crate::lease::print;
-use crate::say::say;
+use crate::config::Settings;
+use crate::lease::print_leases;
+use crate::message::print_message;
+use crate::session::StoreSession;
 
-/// `leasehold list`.
+/// Arguments of `leasehold list`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,8 +27,8 @@ pub(crate) struct ListArgs {
     #[arg(default_value = "", add = ArgValueCompleter::new(complete::names))]
     pub(crate) prefix: String,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = ListFormat::Table)]
+    pub(crate) output: ListFormat,
     /// At most this many
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
@@ -39,28 +40,28 @@ pub(crate) struct ListArgs {
     pub(crate) every: Duration,
 }
 
-/// Prints the live leases.
-pub(crate) fn main(place: &Place, args: &ListArgs) -> anyhow::Result<bool> {
-    let desk = Desk::open(place)?;
+pub(crate) fn main(settings: &Settings, args: &ListArgs) -> anyhow::Result<bool> {
+    let session = StoreSession::open(settings)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let mut said = false;
+    let mut limit_reported = false;
     loop {
-        let listing = desk.list(&args.prefix, limit)?;
+        let listing = session.list(&args.prefix, limit)?;
         if args.watch && std::io::stdout().is_terminal() {
-            // Home, and clear from there on: what was printed before scrolls away unharmed.
+            // Cursor home and clear screen keep the scroll-back, unlike a terminal reset.
             print!("\x1b[H\x1b[2J");
         }
-        print(&listing.leases, listing.truncated, args.output)?;
-        if listing.truncated && !said {
-            say(&format!("there are more than {limit}; see --limit"));
-            said = true;
+        print_leases(&listing.leases, listing.truncated, args.output)?;
+        if listing.truncated && !limit_reported {
+            print_message(&format!("there are more than {limit}; see --limit"));
+            limit_reported = true;
         }
         if !args.watch {
             return Ok(true);
         }
-        if !std::io::stdout().is_terminal() && matches!(args.output, Output::Table | Output::Wide) {
+        if !std::io::stdout().is_terminal() && matches!(args.output, ListFormat::Table | ListFormat::Wide) {
             writeln!(std::io::stdout())?;
         }
-        desk.wait(BootClock.sleep(args.every.max(Duration::from_millis(50))));
+        // `--every 0s` must not turn into a busy loop against the store.
+        session.block_on(BootClock.sleep(args.every.max(Duration::from_millis(50))));
     }
 }

@@ -4,20 +4,17 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::Command;
 
-/// Starts the log.
 pub(crate) fn start(command: &Command) {
-    let chosen = std::env::var("LEASEHOLD_LOG")
-        .ok()
-        .filter(|text| !text.is_empty());
+    let chosen = std::env::var("LEASEHOLD_LOG").ok().filter(|text| !text.is_empty());
     let filter = match &chosen {
         Some(text) => EnvFilter::try_new(text).unwrap_or_else(|error| {
-            crate::say::say(&format!(
+            crate::message::print_message(&format!(
                 "LEASEHOLD_LOG={text} is not understood ({error}); using warn"
             ));
             EnvFilter::new("warn")
         }),
-        None if works_on(command) => EnvFilter::new("warn"),
-        // Everyone else tells what became of their one lock in their own words, and once is enough.
+        None if holds_locks_for_others(command) => EnvFilter::new("warn"),
+        // Other verbs print what happened to their lock themselves; the log would repeat it.
         None => EnvFilter::new("warn,leasehold_core::observe=off"),
     };
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr())
@@ -28,14 +25,11 @@ pub(crate) fn start(command: &Command) {
         .with_ansi(ansi)
         .compact()
         .finish();
-    // Only fails if a log was started before, and then there is one.
+    // Fails only if a subscriber is already set, which then serves.
     let _ = tracing::subscriber::set_global_default(log);
 }
 
-/// Keeps locks for others, so that what happens to them is news to whoever reads the log.
-fn works_on(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Serve(_) | Command::Dev(_) | Command::Plane(_) | Command::Drill(_)
-    )
+/// Long-running verbs that hold locks for others: their events are printed nowhere else.
+fn holds_locks_for_others(command: &Command) -> bool {
+    matches!(command, Command::Serve(_) | Command::Dev(_) | Command::Plane(_) | Command::Drill(_))
 }

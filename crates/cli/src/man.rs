@@ -1,4 +1,4 @@
-//! `leasehold man`: the manual, from the same description that reads the command line.
+//! `leasehold man`: the manual, generated from the clap definition.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use clap::{Args, Command, CommandFactory};
 use crate::args::Cli;
 use crate::reference;
 
-/// `leasehold man`.
+/// Arguments of `leasehold man`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,10 +32,9 @@ pub(crate) struct ManArgs {
     pub(crate) reference: Option<PathBuf>,
 }
 
-/// Prints or writes the manual.
 pub(crate) fn main(args: &ManArgs) -> anyhow::Result<bool> {
     let mut all = Cli::command();
-    // Gives every verb its global options and its full name.
+    // `build` adds the global options and full names to every subcommand.
     all.build();
     if let Some(folder) = &args.to {
         std::fs::create_dir_all(folder)
@@ -53,14 +52,14 @@ pub(crate) fn main(args: &ManArgs) -> anyhow::Result<bool> {
         out.write_all(reference::cli(&all).as_bytes())?;
         return Ok(true);
     }
-    let mut at: Command = all;
+    let mut command: Command = all;
     for word in &args.verb {
-        let Some(next) = at.find_subcommand(word) else {
-            let known: Vec<_> = at.get_subcommands().map(Command::get_name).collect();
+        let Some(next) = command.find_subcommand(word) else {
+            let known: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
             bail!("there is no verb {word:?} here; known are {}", known.join(", "));
         };
-        at = next.clone();
+        command = next.clone();
     }
-    clap_mangen::Man::new(at).render(&mut out)?;
+    clap_mangen::Man::new(command).render(&mut out)?;
     Ok(true)
 }

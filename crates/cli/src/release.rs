@@ -1,4 +1,4 @@
-//! `leasehold release`: give back what `acquire` took.
+//! `leasehold release`: release a lease that `acquire` took.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,20 +7,21 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
-use leasehold::clock::{BootClock, Clock, ClockExt, until};
-use leasehold::store::{Given, Giving};
+use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
+use leasehold::store::{ReleaseRequest, ReleaseResponse};
 use serde_json::json;
 
-use crate::args::{Form, Place, path};
-use crate::desk::Desk;
-use crate::lease::short;
-use crate::say::say;
-use crate::ticket::{self, Ticket, VARIABLE};
+use crate::args::{ReportFormat, path};
+use crate::config::Settings;
+use crate::lease::short_duration;
+use crate::message::print_message;
+use crate::session::StoreSession;
+use crate::token_file::{self, TOKEN_FILE_VARIABLE, TokenFile};
 
-/// The pause between two tries.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Between two tries of a release that failed with a transient error.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// `leasehold release`.
+/// Arguments of `leasehold release`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
@@ -34,39 +35,40 @@ Examples:
   trap 'leasehold release' EXIT")]
 pub(crate) struct ReleaseArgs {
     /// The file that `acquire` wrote
-    #[arg(long, value_name = "FILE", env = VARIABLE, hide_env_values = true, value_parser = path(), add = ArgValueCompleter::new(PathCompleter::file()))]
+    #[arg(long, value_name = "FILE", env = TOKEN_FILE_VARIABLE, hide_env_values = true, value_parser = path(), add = ArgValueCompleter::new(PathCompleter::file()))]
     pub(crate) token_file: Option<PathBuf>,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    pub(crate) output: Form,
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
 }
 
-/// Gives a lease back; answers whether it still was the caller's.
-pub(crate) fn main(place: &Place, args: &ReleaseArgs) -> anyhow::Result<bool> {
-    let file = ticket::find(args.token_file.as_ref())?;
-    let ticket = Ticket::read(&file)?;
-    let desk = Desk::of(ticket.store(place)?, place)?;
-    // An acquire that was interrupted may still be on its way to the store.
-    let giving = match ticket.fence {
-        Some(_) => Giving::owned(ticket.name.clone(), ticket.token.clone()),
-        None => Giving::undo(ticket.name.clone(), ticket.token.clone()),
+/// Releases a lease. Returns false if the caller no longer owned it.
+pub(crate) fn main(settings: &Settings, args: &ReleaseArgs) -> anyhow::Result<bool> {
+    let file = token_file::find(args.token_file.as_ref())?;
+    let token_file = TokenFile::read(&file)?;
+    let session = StoreSession::open_url(token_file.granting_store(settings)?, settings)?;
+    // Without a fence the acquire was interrupted, and its request may still arrive at the store. An
+    // undo also covers that late request.
+    let giving = match token_file.fence {
+        Some(_) => ReleaseRequest::by_owner(token_file.name.clone(), token_file.token.clone()),
+        None => ReleaseRequest::undo(token_file.name.clone(), token_file.token.clone()),
     };
-    let given = desk
-        .wait(async {
-            let end = BootClock.now() + desk.within;
+    let response = session
+        .block_on(async {
+            let end = BootClock.now() + session.timeout;
             let mut ambiguous = false;
             loop {
                 let left = end.since(BootClock.now());
-                match until(&BootClock, end, desk.store.release(&giving, left)).await {
-                    // An earlier try that was not answered may have been the one that released it.
-                    Some(Ok(Given::NotOwned)) if ambiguous => return Ok(Given::Released),
+                match run_until(&BootClock, end, session.store.release(&giving, left)).await {
+                    // An earlier try without a response may have released the lease.
+                    Some(Ok(ReleaseResponse::NotOwned)) if ambiguous => return Ok(ReleaseResponse::Released),
                     Some(Ok(given)) => return Ok(given),
-                    Some(Err(failure)) if failure.transient() && BootClock.now() + PAUSE < end => {
+                    Some(Err(failure)) if failure.is_transient() && BootClock.now() + RETRY_PAUSE < end => {
                         ambiguous |= failure.unknown;
-                        BootClock.sleep(PAUSE).await;
+                        BootClock.sleep(RETRY_PAUSE).await;
                     }
                     Some(Err(failure)) => return Err(anyhow::Error::from(failure)),
-                    None => anyhow::bail!("no answer within {}", short(desk.within)),
+                    None => anyhow::bail!("no answer within {}", short_duration(session.timeout)),
                 }
             }
         })
@@ -74,22 +76,22 @@ pub(crate) fn main(place: &Place, args: &ReleaseArgs) -> anyhow::Result<bool> {
             anyhow::anyhow!(
                 "cannot release {}: {} did not confirm it ({error:#})\n\
              the lease runs out by itself within {}; the token file stays, so that you can try again",
-                ticket.name,
-                desk.url,
-                short(ticket.ttl.get() + ticket.lock_delay)
+                token_file.name,
+                session.url,
+                short_duration(token_file.ttl.get() + token_file.lock_delay)
             )
         })?;
-    // Before anything is printed: a pipe that nobody reads must not leave a token behind.
+    // Before printing: a closed pipe would end the command and leave the token file behind.
     std::fs::remove_file(&file).with_context(|| format!("released, but cannot remove {}", file.display()))?;
-    let (name, released) = (&ticket.name, given == Given::Released);
-    if args.output == Form::Json {
+    let (name, released) = (&token_file.name, response == ReleaseResponse::Released);
+    if args.output == ReportFormat::Json {
         let all = json!({ "schema_version": 1, "name": name.as_str(), "released": released });
         writeln!(std::io::stdout().lock(), "{all:#}")?;
     }
-    if !released && ticket.fence.is_some() {
-        say(&format!(
+    if !released && token_file.fence.is_some() {
+        print_message(&format!(
             "{name} was not yours any more: the lease ran out or was broken before this release\n\
-             someone else may have worked at the same time; check what was written, or have it check the fence"
+             another client may have worked at the same time; check what was written, or have it check the fence"
         ));
     }
     Ok(released)

@@ -1,4 +1,4 @@
-//! `leasehold show`.
+//! `leasehold show`: print the lease of one name.
 
 use std::io::Write;
 
@@ -7,13 +7,14 @@ use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use leasehold::Name;
 
-use crate::args::{Output, Place};
+use crate::args::ListFormat;
 use crate::complete;
-use crate::desk::Desk;
-use crate::lease::{document, free, print};
-use crate::say::say;
+use crate::config::Settings;
+use crate::lease::{free_document, lease_document, print_leases};
+use crate::message::print_message;
+use crate::session::StoreSession;
 
-/// `leasehold show`.
+/// Arguments of `leasehold show`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
@@ -22,35 +23,33 @@ Exit codes:
 Examples:
   leasehold show job:42
   leasehold show job:42 -o json
-  if leasehold show -o name deploy >/dev/null; then echo \"someone deploys\"; fi")]
+  if leasehold show -o name deploy >/dev/null; then echo \"a deployment is running\"; fi")]
 pub(crate) struct ShowArgs {
     /// What is locked, e.g. job:42
     #[arg(add = ArgValueCompleter::new(complete::names))]
     pub(crate) name: String,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = ListFormat::Table)]
+    pub(crate) output: ListFormat,
 }
 
-/// Prints one lease; answers whether there is one.
-pub(crate) fn main(place: &Place, args: &ShowArgs) -> anyhow::Result<bool> {
+/// Prints one lease. Returns false if the name is free.
+pub(crate) fn main(settings: &Settings, args: &ShowArgs) -> anyhow::Result<bool> {
     let name = Name::new(&args.name)?;
-    let desk = Desk::open(place)?;
-    let found = desk.ask(desk.store.inspect(&name, desk.within));
-    let found = found.with_context(|| format!("cannot look at {name} in {}", desk.url))?;
-    let (held, json) = (
-        found.is_some(),
-        matches!(args.output, Output::Json | Output::Jsonl),
-    );
+    let session = StoreSession::open(settings)?;
+    let found = session.call(session.store.inspect(&name, session.timeout));
+    let found = found.with_context(|| format!("cannot look at {name} in {}", session.url))?;
+    let (held, json) = (found.is_some(), matches!(args.output, ListFormat::Json | ListFormat::Jsonl));
     let mut out = std::io::stdout().lock();
     match found {
-        Some(lease) if args.output == Output::Json => writeln!(out, "{:#}", document(&lease))?,
+        Some(lease) if args.output == ListFormat::Json => writeln!(out, "{:#}", lease_document(&lease))?,
         Some(lease) => {
+            // `print_leases` takes the lock of standard output itself.
             drop(out);
-            print(&[lease], false, args.output)?;
+            print_leases(&[lease], false, args.output)?;
         }
-        None if json => writeln!(out, "{}", free(name.as_str()))?,
-        None => say(&format!("{name} is free")),
+        None if json => writeln!(out, "{}", free_document(name.as_str()))?,
+        None => print_message(&format!("{name} is free")),
     }
     Ok(held)
 }

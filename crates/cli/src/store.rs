@@ -1,20 +1,20 @@
-//! `leasehold store`: make a store ready, or say what it is and can do.
+//! `leasehold store`: create a store's files, or describe the store.
 
 use std::io::Write;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
-use leasehold::StoreUrl;
 use leasehold::clock::{BootClock, Clock};
 use serde_json::json;
 
-use crate::args::{Form, Place};
-use crate::desk::Desk;
+use crate::args::ReportFormat;
+use crate::config::Settings;
 use crate::lease::write_table;
-use crate::say::say;
+use crate::message::print_message;
+use crate::session::StoreSession;
 
-/// `leasehold store`.
+/// Arguments of `leasehold store`.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
     #[command(subcommand)]
@@ -26,7 +26,8 @@ pub(crate) struct StoreArgs {
 pub(crate) enum StoreCommand {
     /// Make the store ready: the file and its tables; a server only has to answer
     ///
-    /// Every verb does this when it first needs the store. Do it by itself to see early that it works, and who owns the file.
+    /// Every verb does this when it first needs the store. Do it by itself to see early that it works, and
+    /// who owns the file.
     #[command(after_help = "\
 Examples:
   leasehold store init
@@ -39,52 +40,56 @@ Examples:
   leasehold --store redis://127.0.0.1 store info -o json")]
     Info {
         /// How to print
-        #[arg(short, long, value_enum, default_value_t = Form::Text)]
-        output: Form,
+        #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+        output: ReportFormat,
     },
 }
 
-/// Makes it ready or describes it.
-pub(crate) fn main(place: &Place, args: &StoreArgs) -> anyhow::Result<bool> {
+pub(crate) fn main(settings: &Settings, args: &StoreArgs) -> anyhow::Result<bool> {
     match &args.command {
-        StoreCommand::Init => init(place),
-        StoreCommand::Info { output } => info(place, *output),
+        StoreCommand::Init => init(settings),
+        StoreCommand::Info { output } => info(settings, *output),
     }
 }
 
-fn init(place: &Place) -> anyhow::Result<bool> {
-    let url = place.store()?;
-    let there = matches!(&url, StoreUrl::Sqlite { path, .. } if path.exists());
-    let desk = Desk::of(url, place)?;
-    desk.ask(desk.store.list("", 1, desk.within))
-        .with_context(|| format!("{} cannot be used", desk.url))?;
-    match &desk.url {
-        StoreUrl::Sqlite { .. } if !there => say(&format!("made {}", desk.url)),
-        url => say(&format!("{url} is ready; there was nothing to make")),
-    }
+fn init(settings: &Settings) -> anyhow::Result<bool> {
+    let url = settings.store_url()?;
+    // Opening creates the store, so whether it existed must be known before.
+    let missing = url.exists() == Some(false);
+    let session = StoreSession::open_url(url, settings)?;
+    // A remote store may connect only with its first call, so opening alone proves nothing.
+    session
+        .call(session.store.list("", 1, session.timeout))
+        .with_context(|| format!("{} cannot be used", session.url))?;
+    let url = &session.url;
+    print_message(&if missing {
+        format!("made {url}")
+    } else {
+        format!("{url} is ready; there was nothing to make")
+    });
     Ok(true)
 }
 
-fn info(place: &Place, output: Form) -> anyhow::Result<bool> {
-    let desk = Desk::open(place)?;
+fn info(settings: &Settings, output: ReportFormat) -> anyhow::Result<bool> {
+    let session = StoreSession::open(settings)?;
     let began = BootClock.now();
-    let promised = desk
-        .ask(desk.store.promise(desk.within))
-        .with_context(|| format!("{} cannot say what it promises", desk.url))?;
+    let promised = session
+        .call(session.store.promise(session.timeout))
+        .with_context(|| format!("{} cannot say what it promises", session.url))?;
     let took = BootClock.now().since(began);
-    let can = desk.store.capabilities();
+    let capabilities = session.store.capabilities();
     let mut out = anstream::stdout().lock();
-    if output == Form::Json {
+    if output == ReportFormat::Json {
         let all = json!({
             "schema_version": 1,
-            "store": desk.url.to_string(),
-            "kind": can.kind,
+            "store": session.url.to_string(),
+            "kind": capabilities.kind,
             "promise": promised.promise.to_string(),
-            "because": promised.because,
+            "because": promised.limits,
             "answered_in_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             "can": {
-                "list": can.list, "queue": can.queue, "wake": can.wake, "cross_process": can.cross_process,
-                "shared": can.shared, "permits": can.permits, "fence_survives_loss": can.fence_survives_loss,
+                "list": capabilities.list, "queue": capabilities.queue, "wake": capabilities.wake, "cross_process": capabilities.cross_process,
+                "shared": capabilities.shared, "permits": capabilities.permits, "fence_survives_loss": capabilities.fence_survives_loss,
             },
         });
         writeln!(out, "{all:#}")?;
@@ -93,19 +98,19 @@ fn info(place: &Place, output: Form) -> anyhow::Result<bool> {
     let yes = |can: bool| if can { "yes" } else { "no" }.to_owned();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["STORE", &desk.url.to_string()]);
+    table.set_header(["STORE", &session.url.to_string()]);
     for (what, value) in [
-        ("kind", can.kind.to_owned()),
+        ("kind", capabilities.kind.to_owned()),
         ("promise", promised.promise.to_string()),
-        ("other processes share it", yes(can.cross_process)),
-        ("lists its locks", yes(can.list)),
-        ("serves waiters in order", yes(can.queue)),
-        ("fences outlive lost data", yes(can.fence_survives_loss)),
+        ("other processes share it", yes(capabilities.cross_process)),
+        ("lists its locks", yes(capabilities.list)),
+        ("serves waiters in order", yes(capabilities.queue)),
+        ("fences outlive lost data", yes(capabilities.fence_survives_loss)),
     ] {
         table.add_row([what.to_owned(), value]);
     }
     write_table(&mut out, table)?;
-    for reason in &promised.because {
+    for reason in &promised.limits {
         writeln!(out, "note: {reason}")?;
     }
     Ok(true)

@@ -1,67 +1,60 @@
-//! Spans for a collector, if this build has them (feature `otlp`) and the environment names one.
+//! Spans for an OpenTelemetry collector, if the build has feature `otlp` and the environment names one.
 
-use leasehold::Opening;
-use leasehold::leasehold_core::Builder;
+use leasehold::OpenBuilder;
+use leasehold::leasehold_core::LocksBuilder;
 
-/// Where OpenTelemetry's programs look for the collector's address.
 #[cfg(feature = "otlp")]
-const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const OTLP_ENDPOINT_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Spans on their way, or none.
+/// The span exporter; empty without the feature or without a collector.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     #[cfg(feature = "otlp")]
-    to: Option<leasehold_trace::Otlp>,
+    exporter: Option<leasehold_trace::Otlp>,
 }
 
 impl Trace {
-    /// As the environment says.
     #[cfg(feature = "otlp")]
     pub(crate) fn from_env() -> anyhow::Result<Self> {
-        let endpoint = std::env::var(ENDPOINT)
-            .ok()
-            .filter(|endpoint| !endpoint.is_empty());
+        let endpoint = std::env::var(OTLP_ENDPOINT_VARIABLE).ok().filter(|endpoint| !endpoint.is_empty());
         let service = std::env::var("OTEL_SERVICE_NAME").unwrap_or_else(|_| "leasehold".to_owned());
         let to = endpoint.map(|endpoint| leasehold_trace::Otlp::new(&endpoint, &service));
-        Ok(Self { to: to.transpose()? })
+        Ok(Self { exporter: to.transpose()? })
     }
 
-    /// None: this build cannot.
     #[cfg(not(feature = "otlp"))]
     #[expect(clippy::unnecessary_wraps, reason = "the same as with the feature")]
     pub(crate) fn from_env() -> anyhow::Result<Self> {
         Ok(Self::default())
     }
 
-    /// A client that tells them.
-    pub(crate) fn opening(&self, opening: Opening) -> Opening {
+    /// Adds the exporter as an observer.
+    pub(crate) fn observe_opening(&self, opening: OpenBuilder) -> OpenBuilder {
         #[cfg(feature = "otlp")]
-        if let Some(to) = &self.to {
+        if let Some(to) = &self.exporter {
             return opening.observer(to.spans());
         }
         opening
     }
 
-    /// A client that tells them.
-    pub(crate) fn builder(&self, builder: Builder) -> Builder {
+    /// Adds the exporter as an observer.
+    pub(crate) fn observe_builder(&self, builder: LocksBuilder) -> LocksBuilder {
         #[cfg(feature = "otlp")]
-        if let Some(to) = &self.to {
+        if let Some(to) = &self.exporter {
             return builder.observer(to.spans());
         }
         builder
     }
 
-    /// Sends what is left. A collector that is away is worth a line, not an exit code.
-    #[cfg_attr(
-        not(feature = "otlp"),
-        expect(clippy::unused_async, reason = "the same as with the feature")
-    )]
+    /// Sends the remaining spans. An unreachable collector is reported but does not change the exit code.
+    #[cfg_attr(not(feature = "otlp"), expect(clippy::unused_async, reason = "the same as with the feature"))]
     pub(crate) async fn finish(self) {
         #[cfg(feature = "otlp")]
-        if let Some(to) = self.to
+        if let Some(to) = self.exporter
+            // The exporter flushes with blocking I/O.
             && let Ok(Err(why)) = tokio::task::spawn_blocking(move || to.finish()).await
         {
-            crate::say::say(&format!("spans were not sent: {why}"));
+            crate::message::print_message(&format!("spans were not sent: {why}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `leasehold watch`: what happens to locks, one line per change.
+//! `leasehold watch`: print changes of locks, one line per change.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use leasehold::clock::{BootClock, Clock};
 use leasehold::store::Lease;
 use serde_json::json;
 
-use crate::args::Place;
-use crate::changes::{Change, Kind, Looks};
+use crate::changes::{Change, ChangeKind, LeaseTracker};
 use crate::complete;
-use crate::desk::Desk;
-use crate::lease::{millis, short};
-use crate::say::say;
-use crate::stamp;
+use crate::config::Settings;
+use crate::lease::{millis, short_duration};
+use crate::message::print_message;
+use crate::session::StoreSession;
+use crate::timestamp;
 
-/// More locks than this are not followed at once.
-const LIMIT: usize = 10_000;
-/// A store that was silent for longer than this is told of once.
-const SILENCE: Duration = Duration::from_secs(10);
+// The most locks that one prefix may match: each poll lists them all.
+const MAX_WATCHED_LOCKS: usize = 10_000;
+// A store that fails for longer than this is reported, once per outage.
+const OUTAGE_BEFORE_WARNING: Duration = Duration::from_secs(10);
 
-/// `leasehold watch`.
+/// Arguments of `leasehold watch`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 What is printed:
@@ -47,14 +47,14 @@ pub(crate) struct WatchArgs {
     #[arg(value_name = "PREFIX", add = ArgValueCompleter::new(complete::names))]
     pub(crate) prefixes: Vec<String>,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Lines::Text)]
-    pub(crate) output: Lines,
+    #[arg(short, long, value_enum, default_value_t = LineFormat::Text)]
+    pub(crate) output: LineFormat,
     /// How often the store is looked at
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = crate::span::parse)]
     pub(crate) every: Duration,
     /// Only changes of this kind
     #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) only: Vec<OnlyKind>,
+    pub(crate) only: Vec<ChangeFilter>,
     /// Begin with what is held now, as if it had just been acquired
     #[arg(long)]
     pub(crate) all: bool,
@@ -71,16 +71,15 @@ pub(crate) struct WatchArgs {
 
 /// How to print changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Lines {
-    /// For people
+pub(crate) enum LineFormat {
+    /// Text for people
     Text,
     /// One JSON document a line
     Jsonl,
 }
 
-/// Kinds of changes, as they are typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnlyKind {
+pub(crate) enum ChangeFilter {
     /// It was free and is held
     Acquired,
     /// It is held by another grant
@@ -93,37 +92,38 @@ pub(crate) enum OnlyKind {
     Waiters,
 }
 
-impl OnlyKind {
-    const fn kind(self) -> Kind {
+impl ChangeFilter {
+    const fn kind(self) -> ChangeKind {
         match self {
-            Self::Acquired => Kind::Acquired,
-            Self::Passed => Kind::Passed,
-            Self::Renewed => Kind::Renewed,
-            Self::Freed => Kind::Freed,
-            Self::Waiters => Kind::Waiters,
+            Self::Acquired => ChangeKind::Acquired,
+            Self::Passed => ChangeKind::Passed,
+            Self::Renewed => ChangeKind::Renewed,
+            Self::Freed => ChangeKind::Freed,
+            Self::Waiters => ChangeKind::Waiters,
         }
     }
 }
 
-/// Prints changes as they are seen.
-pub(crate) fn main(place: &Place, args: &WatchArgs) -> anyhow::Result<bool> {
+/// Polls the store and prints changes until `--count` or `--for` ends it.
+pub(crate) fn main(settings: &Settings, args: &WatchArgs) -> anyhow::Result<bool> {
     if args.events {
-        return crate::events::main(place, args);
+        return crate::events::main(settings, args);
     }
-    let desk = Desk::open(place)?;
+    let session = StoreSession::open(settings)?;
+    // `--every 0s` must not turn into a busy loop against the store.
     let (started, every) = (BootClock.now(), args.every.max(Duration::from_millis(20)));
-    let (mut looks, mut count) = (Looks::default(), 0);
-    let (mut heard, mut complained) = (started, false);
+    let (mut tracker, mut count) = (LeaseTracker::default(), 0);
+    let (mut last_answer, mut outage_reported) = (started, false);
     loop {
         let sent = BootClock.now();
-        match look(&desk, &args.prefixes) {
+        match list_leases(&session, &args.prefixes) {
             Ok(leases) => {
-                (heard, complained) = (BootClock.now(), false);
-                for change in looks.look(&leases, sent, heard, args.all) {
+                (last_answer, outage_reported) = (BootClock.now(), false);
+                for change in tracker.update(&leases, sent, last_answer, args.all) {
                     let wanted =
                         args.only.is_empty() || args.only.iter().any(|only| only.kind() == change.kind);
                     if wanted {
-                        print(&change, args.output)?;
+                        print_change(&change, args.output)?;
                         count += 1;
                     }
                     if args.count.is_some_and(|limit| count >= limit) {
@@ -131,51 +131,48 @@ pub(crate) fn main(place: &Place, args: &WatchArgs) -> anyhow::Result<bool> {
                     }
                 }
             }
-            // The first look says whether it can be done at all; later ones may fail and come back.
-            Err(error) if heard == started => return Err(error),
-            Err(error) if BootClock.now().since(heard) > SILENCE && !complained => {
-                say(&format!("{error:#}; still trying"));
-                complained = true;
+            // The first poll shows whether the store is usable at all. Later failures may be a short outage.
+            Err(error) if last_answer == started => return Err(error),
+            Err(error) if BootClock.now().since(last_answer) > OUTAGE_BEFORE_WARNING && !outage_reported => {
+                print_message(&format!("{error:#}; still trying"));
+                outage_reported = true;
             }
             Err(_) => {}
         }
         let now = BootClock.now();
         let end = args.lasting.map(|lasting| started + lasting);
         if end.is_some_and(|end| now >= end) {
+            // With --count, fewer changes within --for are a "no".
             return Ok(args.count.is_none());
         }
         let next = now + every;
-        desk.wait(BootClock.sleep_until(end.map_or(next, |end| next.min(end))));
+        session.block_on(BootClock.sleep_until(end.map_or(next, |end| next.min(end))));
     }
 }
 
-fn look(desk: &Desk, prefixes: &[String]) -> anyhow::Result<Vec<Lease>> {
+fn list_leases(session: &StoreSession, prefixes: &[String]) -> anyhow::Result<Vec<Lease>> {
     let everything = [String::new()];
-    let prefixes = if prefixes.is_empty() {
-        &everything[..]
-    } else {
-        prefixes
-    };
+    let prefixes = if prefixes.is_empty() { &everything[..] } else { prefixes };
     let mut all: Vec<Lease> = Vec::new();
     for prefix in prefixes {
-        let listing = desk.ask(desk.store.list(prefix, LIMIT, desk.within));
-        let listing = listing.with_context(|| format!("cannot list the locks of {}", desk.url))?;
+        let listing = session.call(session.store.list(prefix, MAX_WATCHED_LOCKS, session.timeout));
+        let listing = listing.with_context(|| format!("cannot list the locks of {}", session.url))?;
         if listing.truncated {
-            anyhow::bail!("more than {LIMIT} locks begin with {prefix:?}: name a longer prefix");
+            anyhow::bail!("more than {MAX_WATCHED_LOCKS} locks begin with {prefix:?}: name a longer prefix");
         }
         all.extend(listing.leases);
     }
-    // Prefixes may cover one another.
+    // Prefixes may overlap, so a lease can be listed twice.
     all.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
     all.dedup_by(|a, b| a.name == b.name);
     Ok(all)
 }
 
-fn print(change: &Change, output: Lines) -> std::io::Result<()> {
-    let (lease, at) = (&change.lease, stamp::now());
+fn print_change(change: &Change, output: LineFormat) -> std::io::Result<()> {
+    let (lease, at) = (&change.lease, timestamp::now());
     let mut out = std::io::stdout().lock();
     match output {
-        Lines::Jsonl => {
+        LineFormat::Jsonl => {
             let line = json!({
                 "schema_version": 1,
                 "at": at,
@@ -189,18 +186,18 @@ fn print(change: &Change, output: Lines) -> std::io::Result<()> {
             });
             writeln!(out, "{line}")?;
         }
-        Lines::Text => {
+        LineFormat::Text => {
             let fence = lease.fence.map_or_else(|| "-".into(), |fence| fence.to_string());
-            let left = lease.remaining.map_or_else(|| "never ends".into(), short);
+            let left = lease.remaining.map_or_else(|| "never ends".into(), short_duration);
             let waiters = lease.waiters.unwrap_or(0);
             let what = match change.kind {
-                Kind::Freed => format!("was held by {}", lease.holder),
-                Kind::Waiters => format!("held by {}, {waiters} waiting", lease.holder),
+                ChangeKind::Freed => format!("was held by {}", lease.holder),
+                ChangeKind::Waiters => format!("held by {}, {waiters} waiting", lease.holder),
                 _ => format!("held by {}, fence {fence}, {left} left", lease.holder),
             };
             writeln!(out, "{at}  {:8}  {}  {what}", change.kind.as_str(), lease.name)?;
         }
     }
-    // People and pipes see each line when it happens.
+    // Standard output is buffered when it is a pipe; readers want each line at once.
     out.flush()
 }

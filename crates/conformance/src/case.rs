@@ -1,35 +1,35 @@
-//! The table of cases, and how one is played.
+//! The table of cases, and how one runs.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use leasehold_core::clock::until;
+use leasehold_core::clock::run_until;
 use leasehold_core::store::Capabilities;
 
 use crate::fixture::Fixture;
 
-/// A case's verdict: the message says which promise was broken (`I4: …`) and how.
-pub type Verdict = anyhow::Result<()>;
+/// The result of a case: the error says which promise was broken (`I4: …`) and how.
+pub type CaseResult = anyhow::Result<()>;
 
-/// What a store must be able to do for a case to make sense.
+/// A capability that a case requires of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// [`Capabilities::list`].
+    /// The store sets [`Capabilities::list`].
     List,
-    /// [`Capabilities::queue`].
+    /// The store sets [`Capabilities::queue`].
     Queue,
-    /// [`Capabilities::wake`].
+    /// The store sets [`Capabilities::wake`].
     Wake,
-    /// [`Capabilities::cross_process`].
+    /// The store sets [`Capabilities::cross_process`].
     CrossProcess,
 }
 
 impl Need {
-    /// The store can do it.
+    /// Whether the store has the capability.
     #[must_use]
-    pub const fn met_by(self, capabilities: &Capabilities) -> bool {
+    pub const fn is_met_by(self, capabilities: &Capabilities) -> bool {
         match self {
             Self::List => capabilities.list,
             Self::Queue => capabilities.queue,
@@ -38,7 +38,7 @@ impl Need {
         }
     }
 
-    const fn missing(self) -> &'static str {
+    const fn missing_text(self) -> &'static str {
         match self {
             Self::List => "it cannot list its leases",
             Self::Queue => "it keeps no queue of waiters",
@@ -48,72 +48,64 @@ impl Need {
     }
 }
 
-/// A case's function.
-pub type Body = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = Verdict> + 'a>>;
+/// The function of a case.
+pub type Body = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = CaseResult> + 'a>>;
 
-/// One case.
+/// One case of the suite.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `module::case`, as the test is called.
+    /// `module::case`, the name of the test.
     pub id: &'static str,
-    /// What the store must be able to do.
+    /// The capabilities that the case requires.
     pub needs: &'static [Need],
-    /// The case itself.
+    /// Runs the case on a fixture.
     pub body: Body,
 }
 
 impl std::fmt::Debug for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Case")
-            .field("id", &self.id)
-            .field("needs", &self.needs)
-            .finish_non_exhaustive()
+        f.debug_struct("Case").field("id", &self.id).field("needs", &self.needs).finish_non_exhaustive()
     }
 }
 
 impl Case {
-    /// Why this store is not asked, if it is not.
+    /// Why this store skips the case; `None` if it does not.
     #[must_use]
-    pub fn ruled_out(&self, capabilities: &Capabilities) -> Option<String> {
+    pub fn skip_reason(&self, capabilities: &Capabilities) -> Option<String> {
         let missing: Vec<_> = self
             .needs
             .iter()
-            .filter(|need| !need.met_by(capabilities))
-            .map(|need| need.missing())
+            .filter(|need| !need.is_met_by(capabilities))
+            .map(|need| need.missing_text())
             .collect();
-        (!missing.is_empty()).then(|| {
-            format!(
-                "the {} store says that {}",
-                capabilities.kind,
-                missing.join(" and ")
-            )
-        })
+        (!missing.is_empty())
+            .then(|| format!("the {} store says that {}", capabilities.kind, missing.join(" and ")))
     }
 
-    /// Plays it on this fixture; a case that never ends is a failure too.
+    /// Runs the case on this fixture. A case that does not end in time fails.
     ///
     /// # Errors
-    /// The store broke a promise; the message says which and how.
-    pub async fn verdict(&self, fixture: &dyn Fixture) -> Verdict {
+    /// The store broke a promise; the error says which and how.
+    pub async fn run(&self, fixture: &dyn Fixture) -> CaseResult {
         let clock = fixture.clock();
-        // Under virtual time this many seconds pass at once when a case waits for what never comes.
-        let limit = clock.now() + LIMIT;
-        match until(clock.as_ref(), limit, (self.body)(fixture)).await {
+        // Under virtual time, a case that waits for ever reaches this limit at once.
+        let limit = clock.now() + CASE_TIME_LIMIT;
+        match run_until(clock.as_ref(), limit, (self.body)(fixture)).await {
             Some(verdict) => verdict,
-            None => bail!("not finished after {LIMIT:?}"),
+            None => bail!("not finished after {CASE_TIME_LIMIT:?}"),
         }
     }
 }
 
-/// The longest a case may take: far beyond what any needs, below the runner's own limit.
-const LIMIT: Duration = Duration::from_secs(170);
+/// Time limit of a case: far more than any needs, but below the test runner's own limit.
+const CASE_TIME_LIMIT: Duration = Duration::from_secs(170);
 
-/// Makes [`CASES`] of the list.
+/// Builds [`CASES`] from the list.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! case_table {
     ([] $($module:ident { $($case:ident [$($need:ident)*];)* })*) => {
-        /// Every case there is.
+        /// All cases of the suite.
         pub static CASES: &[Case] = &[$($(
             Case {
                 id: concat!(stringify!($module), "::", stringify!($case)),
@@ -127,37 +119,33 @@ crate::for_cases! { case_table }
 
 /// The case with this id.
 #[must_use]
-pub fn find(id: &str) -> Option<&'static Case> {
+pub fn find_case(id: &str) -> Option<&'static Case> {
     CASES.iter().find(|case| case.id == id)
 }
 
-/// The ids of the cases that a store with these capabilities is not asked.
+/// Ids of the cases that a store with these capabilities skips.
 #[must_use]
-pub fn skipped(capabilities: &Capabilities) -> Vec<&'static str> {
-    CASES
-        .iter()
-        .filter(|case| case.ruled_out(capabilities).is_some())
-        .map(|case| case.id)
-        .collect()
+pub fn skipped_case_ids(capabilities: &Capabilities) -> Vec<&'static str> {
+    CASES.iter().filter(|case| case.skip_reason(capabilities).is_some()).map(|case| case.id).collect()
 }
 
-/// Whose time a suite runs on.
+/// The clock that a suite runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Time {
-    /// The runtime's, paused: it jumps to the next timer when nothing else is left to do.
+    /// The runtime's paused clock: it jumps to the next timer when no task is ready.
     Virtual,
-    /// The machine's.
+    /// The machine's clock.
     Real,
 }
 
 impl Time {
     fn runtime(self) -> anyhow::Result<tokio::runtime::Runtime> {
         match self {
-            Self::Virtual => tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .start_paused(true)
-                .build(),
+            Self::Virtual => {
+                tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
+            }
             Self::Real => tokio::runtime::Builder::new_multi_thread()
+                // Two threads, so that racing tasks really run in parallel.
                 .worker_threads(2)
                 .enable_all()
                 .build(),
@@ -166,22 +154,24 @@ impl Time {
     }
 }
 
-/// Plays one case on a fresh fixture, as a test of its own: panics if the store fails it.
+/// Runs one case on a fresh fixture, as a test of its own.
 ///
 /// # Panics
-/// The store failed the case, or its fixture could not be made.
+/// The store failed the case, or its fixture could not be created.
 #[allow(clippy::panic)]
 pub fn play<F: Fixture>(time: Time, id: &str, fixture: impl Future<Output = F>) {
     let played = time.runtime().and_then(|runtime| {
         runtime.block_on(async {
-            let case = find(id).with_context(|| format!("there is no case `{id}`"))?;
+            let case = find_case(id).with_context(|| format!("there is no case `{id}`"))?;
             let fixture = fixture.await;
             let capabilities = fixture.open().await?.capabilities();
-            if let Some(reason) = case.ruled_out(&capabilities) {
+            if let Some(reason) = case.skip_reason(&capabilities) {
+                // A pass, not a failure: `check_skips` makes sure that the
+                // store's author has declared it.
                 println!("skipped: {reason}");
                 return Ok(());
             }
-            case.verdict(&fixture).await
+            case.run(&fixture).await
         })
     });
     if let Err(failed) = played {
@@ -189,26 +179,24 @@ pub fn play<F: Fixture>(time: Time, id: &str, fixture: impl Future<Output = F>) 
     }
 }
 
-/// Compares what this store is not asked with what its author declared, so that silence cannot creep in.
+/// Compares the skipped cases with the declared ones, so that no case is skipped unnoticed.
 ///
 /// # Panics
-/// The two differ.
+/// The two lists differ.
 #[allow(clippy::panic)]
 pub fn check_skips<F: Fixture>(time: Time, fixture: impl Future<Output = F>, declared: &[&str]) {
     let found = time.runtime().and_then(|runtime| {
-        runtime.block_on(async { Ok(skipped(&fixture.await.open().await?.capabilities())) })
+        runtime.block_on(async { Ok(skipped_case_ids(&fixture.await.open().await?.capabilities())) })
     });
     let found = found.unwrap_or_else(|failed| panic!("the fixture cannot open its store: {failed:#}"));
     // `crossprocess::*` stands for all cases of a file.
     let declares = |id: &str| {
-        declared.iter().any(|said| {
-            *said == id
-                || said
-                    .strip_suffix('*')
-                    .is_some_and(|module| id.starts_with(module))
-        })
+        declared
+            .iter()
+            .any(|said| *said == id || said.strip_suffix('*').is_some_and(|module| id.starts_with(module)))
     };
     let silent: Vec<_> = found.iter().filter(|id| !declares(id)).collect();
+    // A declared case that runs is an error too, or the list would go out of date.
     let stale: Vec<_> = CASES
         .iter()
         .filter(|case| declares(case.id) && !found.contains(&case.id))
@@ -216,11 +204,7 @@ pub fn check_skips<F: Fixture>(time: Time, fixture: impl Future<Output = F>, dec
         .collect();
     let unknown: Vec<_> = declared
         .iter()
-        .filter(|said| {
-            !CASES
-                .iter()
-                .any(|case| case.id.starts_with(said.trim_end_matches('*')))
-        })
+        .filter(|said| !CASES.iter().any(|case| case.id.starts_with(said.trim_end_matches('*'))))
         .collect();
     assert!(
         silent.is_empty() && stale.is_empty() && unknown.is_empty(),

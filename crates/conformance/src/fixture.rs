@@ -1,4 +1,4 @@
-//! What a store's author writes: how to get at a fresh store.
+//! The trait that a store's author implements: how to open a fresh store.
 
 use std::time::Duration;
 
@@ -9,46 +9,47 @@ use leasehold_core::{Name, Ttl};
 
 use crate::taker::TakerCommand;
 
-/// One fresh, empty set of leases that nobody else uses. Each case gets a fixture of its own and drops it at
-/// the end; what the fixture started (a server, a folder) ends with it.
+/// A fresh, empty set of leases that no other test uses. Each case gets its own fixture and drops
+/// it at the end. What the fixture started (a server, a folder) ends with it.
 #[async_trait]
 pub trait Fixture: Send + Sync {
-    /// A handle on this fixture's leases. Every call gives another handle (its own connection, if the store has
-    /// such) on the *same* leases.
+    /// Opens a handle on this fixture's leases. Every call returns another handle (with its own
+    /// connection, if the store has one) on the *same* leases.
     async fn open(&self) -> anyhow::Result<SharedStore>;
 
-    /// Like [`open`](Self::open), after everything has been closed: a store with files or a server closes and
-    /// starts it again, so that what it forgets shows. The case has dropped its own handles before.
+    /// Like [`open`](Self::open), after everything was closed. A store with files or a
+    /// server closes and starts it again, so that lost state shows. The case has
+    /// dropped its own handles before.
     async fn reopen(&self) -> anyhow::Result<SharedStore> {
         self.open().await
     }
 
-    /// The clock on which the store's leases run out at the same pace: real by default. A store on injected time
-    /// gives its own, and then its cases take no time.
+    /// The clock by which the store's leases expire; the boot clock by default. A store on injected
+    /// time returns its own, and then its cases take no time.
     fn clock(&self) -> SharedClock {
         BootClock::shared()
     }
 
-    /// Lets time pass.
-    async fn pass(&self, time: Duration) {
+    /// Waits until this much time has passed on the fixture's clock.
+    async fn wait(&self, time: Duration) {
         self.clock().sleep(time).await;
     }
 
-    /// The time to live of leases that are to run out in a case. A store that cannot keep to one so short
-    /// answers with its own in [`Grant::ttl`](leasehold_core::store::Grant::ttl), which the cases heed.
-    fn brief(&self) -> Ttl {
-        // The bounds are constants of `Ttl`, and this lies between them.
+    /// TTL of leases that expire during a case. A store that cannot keep such a short one returns
+    /// its own in [`Grant::ttl`](leasehold_core::store::Grant::ttl), and the cases use that.
+    fn short_ttl(&self) -> Ttl {
+        // Always valid: 300 ms is between the bounds of `Ttl`.
         Ttl::new(Duration::from_millis(300)).unwrap_or(Ttl::MIN)
     }
 
-    /// The longest name the store takes, in bytes: every name there is, unless something stands before the store
-    /// and needs a part of it.
-    fn longest_name(&self) -> usize {
+    /// Limit of a name's length in bytes. Less than `Name::MAX` if an adapter in front of
+    /// the store uses a part of it.
+    fn max_name_bytes(&self) -> usize {
         Name::MAX
     }
 
-    /// How to start a process that takes leases of this fixture: see [`taker!`](crate::taker). Needed if the
-    /// store says that processes can share it.
+    /// How to start a process that acquires leases of this fixture: see [`taker!`](crate::taker).
+    /// Required if the store's capabilities say that processes can share it.
     fn taker(&self) -> Option<TakerCommand> {
         None
     }

@@ -1,7 +1,8 @@
-//! One body of cases that every Leasehold store passes, and what its tests need besides.
+//! The conformance suite: the cases that every Leasehold store passes, and helpers for store tests.
 //!
-//! A store's author writes a [`Fixture`] (how to get at a fresh store) and one macro call; every case becomes a test
-//! of its own, named after the promise it checks. The memory store's whole test file:
+//! A store's author writes a [`Fixture`] (how to open a fresh store) and one macro
+//! call. Every case becomes its own test, named after the promise it checks. The whole
+//! test file of the memory store:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -40,30 +41,34 @@
 //! # fn main() {}
 //! ```
 //!
-//! A store on a server or in files says `time: Real`, leaves [`Fixture::clock`] alone, and names what its
-//! capabilities rule out in `skips`. If processes can share it, it also calls [`taker!`] and answers
-//! [`Fixture::taker`].
+//! A store on a server or in files uses `time: Real`, keeps the default [`Fixture::clock`], and
+//! lists the cases that its capabilities rule out in `skips`. If processes can share it, it also
+//! calls [`taker!`] and implements [`Fixture::taker`].
 //!
-//! - [`cases`]: the cases, a file for each part of the contract
-//! - [`locktaker`] and [`Taker`]: a process that takes leases, to be killed, stopped and continued
+//! - [`cases`]: the cases, one file for each part of the contract
+//! - [`client`]: a test client with one token, in whose terms the cases are written
+//! - [`locktaker`] and [`LockProcess`]: a process that acquires leases, to be
+//!   killed, stopped and continued
 //! - [`wait_for`], [`ChildGuard`], [`free_port`]: for tests that start servers
 //!
-//! What the cases judge is answers, not speed: where an answer depends on time, a case that a slow machine has made
-//! meaningless is repeated with more of it.
+//! The cases judge responses, not speed. Where a response depends on time and the machine was too
+//! slow, the case is repeated with longer times.
+//!
+//! Terms: see `docs/glossary.md`.
 
-pub mod asker;
 mod case;
 pub mod cases;
+pub mod client;
 mod fixture;
 pub mod locktaker;
 mod pace;
-mod patience;
+mod polling;
 mod process;
 mod suite;
 mod taker;
 
-pub use case::{Body, CASES, Case, Need, Time, Verdict, check_skips, find, play, skipped};
+pub use case::{Body, CASES, Case, CaseResult, Need, Time, check_skips, find_case, play, skipped_case_ids};
 pub use fixture::Fixture;
-pub use patience::wait_for;
+pub use polling::wait_for;
 pub use process::{ChildGuard, free_port};
-pub use taker::{Taker, TakerCommand, URL_VARIABLE};
+pub use taker::{LockProcess, TakerCommand, URL_VARIABLE};

@@ -1,19 +1,20 @@
-//! The lock-taking process: takes leases as it is told on its standard input, and can be killed, stopped and
-//! continued while it holds them.
+//! The lock-taking process: acquires leases on commands from its standard input. Tests kill, stop
+//! and continue it while it holds them.
 //!
-//! One command a line, one answer a line, every answer behind [`MARK`] (a test runner around it prints lines of its
-//! own). `ID` is a word that stands for one token.
+//! One command per line, one response per line. Every response starts with
+//! [`RESPONSE_PREFIX`], because a test runner around it prints lines of its own. `ID` is a
+//! word that stands for one token.
 //!
-//! | command | answers |
+//! | command | responses |
 //! |---|---|
 //! | `ask ID NAME TTL_MS` | `granted FENCE`, `busy HOLDER`, `void` |
-//! | `queue ID NAME TTL_MS KEEP_MS` | the same; registers as a waiter if busy |
+//! | `queue ID NAME TTL_MS KEEP_MS` | the same; queues as a waiter if busy |
 //! | `renew ID` | `extended`, `not-owned` |
 //! | `hold ID EVERY_MS` | `holding`; renews in the background from then on |
-//! | `wait ID NAME TTL_MS LIMIT_MS` | like `ask`, after having waited in the queue for at most so long |
+//! | `wait ID NAME TTL_MS LIMIT_MS` | like `ask`, after waiting in the queue for at most this long |
 //! | `release ID` | `released`, `not-owned` |
 //!
-//! What goes wrong is answered with `failed …`.
+//! Errors are reported as `failed …`.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -25,15 +26,18 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
 use leasehold_core::rng::{OsRandom, RandomExt};
-use leasehold_core::store::{Answer, Ask, Given, Giving, Renewal, Renewed, SharedStore};
+use leasehold_core::store::{
+    AcquireRequest, AcquireResponse, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
+    SharedStore,
+};
 use leasehold_core::{Fence, Holder, Name, Token, Ttl};
 
-use crate::asker::{WITHIN, one};
+use crate::client::{CALL_TIMEOUT, single_response};
 
-/// What every answer starts with.
-pub const MARK: &str = "taker> ";
+/// Prefix of every response.
+pub const RESPONSE_PREFIX: &str = "taker> ";
 
-/// The process's whole life: opens the store at `url` and does as it is told until its standard input ends.
+/// Runs the process: opens the store at `url` and executes commands until its standard input ends.
 pub fn main<F>(url: &str, open: impl FnOnce(String) -> F) -> ExitCode
 where
     F: Future<Output = anyhow::Result<SharedStore>>,
@@ -41,7 +45,7 @@ where
     match run(url, open) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
-            say(&format!("failed {failed:#}"));
+            print_response(&format!("failed {failed:#}"));
             ExitCode::FAILURE
         }
     }
@@ -51,65 +55,63 @@ fn run<F>(url: &str, open: impl FnOnce(String) -> F) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<SharedStore>>,
 {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let mut taker = Taking {
-        store: runtime.block_on(open(url.to_owned()))?,
-        leases: HashMap::new(),
-    };
-    say(&format!("ready {}", std::process::id()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut taker = LockTaker { store: runtime.block_on(open(url.to_owned()))?, leases: HashMap::new() };
+    print_response(&format!("ready {}", std::process::id()));
     for line in std::io::stdin().lock().lines() {
-        match runtime.block_on(taker.obey(&line?)) {
-            Ok(answer) => say(&answer),
-            Err(failed) => say(&format!("failed {}", format!("{failed:#}").replace('\n', " "))),
+        match runtime.block_on(taker.run_command(&line?)) {
+            Ok(answer) => print_response(&answer),
+            Err(failed) => print_response(&format!("failed {}", format!("{failed:#}").replace('\n', " "))),
         }
     }
     Ok(())
 }
 
-fn say(answer: &str) {
+fn print_response(answer: &str) {
     let mut out = std::io::stdout().lock();
-    // If nobody reads any more, the end of the input follows.
-    let _ = writeln!(out, "{MARK}{answer}");
+    // An error means that the parent has closed the pipe. Then the input ends too.
+    let _ = writeln!(out, "{RESPONSE_PREFIX}{answer}");
     let _ = out.flush();
 }
 
-struct Taking {
+struct LockTaker {
     store: SharedStore,
-    leases: HashMap<String, Taken>,
+    leases: HashMap<String, LeaseEntry>,
 }
 
 #[derive(Clone)]
-struct Taken {
-    ask: Ask,
+struct LeaseEntry {
+    ask: AcquireRequest,
     fence: Option<Fence>,
 }
 
-impl Taking {
-    async fn obey(&mut self, line: &str) -> anyhow::Result<String> {
+impl LockTaker {
+    async fn run_command(&mut self, line: &str) -> anyhow::Result<String> {
         let words: Vec<_> = line.split_whitespace().collect();
         match *words.as_slice() {
             ["ask", id, name, ttl] => self.ask(id, name, millis(ttl)?, None).await,
             ["queue", id, name, ttl, keep] => self.ask(id, name, millis(ttl)?, Some(millis(keep)?)).await,
             ["wait", id, name, ttl, limit] => self.wait(id, name, millis(ttl)?, millis(limit)?).await,
-            ["renew", id] => Ok(told(renew(&self.store, &self.renewal(id)?).await?).to_owned()),
+            ["renew", id] => {
+                Ok(renew_response_text(renew(&self.store, &self.renewal(id)?).await?).to_owned())
+            }
             ["hold", id, every] => {
                 let (store, renewal, every) = (Arc::clone(&self.store), self.renewal(id)?, millis(every)?);
+                // In the background, so that the process can be killed or
+                // stopped in the middle of a renewal.
                 tokio::spawn(async move {
-                    while matches!(renew(&store, &renewal).await, Ok(Renewed::Extended { .. })) {
+                    while matches!(renew(&store, &renewal).await, Ok(RenewResponse::Extended { .. })) {
                         BootClock.sleep(every).await;
                     }
                 });
                 Ok("holding".to_owned())
             }
             ["release", id] => {
-                let ask = &self.taken(id)?.ask;
-                let giving = Giving::owned(ask.name.clone(), ask.token.clone());
-                Ok(match self.store.release(&giving, WITHIN).await? {
-                    Given::Released => "released".to_owned(),
-                    Given::NotOwned => "not-owned".to_owned(),
+                let ask = &self.entry(id)?.ask;
+                let giving = ReleaseRequest::by_owner(ask.name.clone(), ask.token.clone());
+                Ok(match self.store.release(&giving, CALL_TIMEOUT).await? {
+                    ReleaseResponse::Released => "released".to_owned(),
+                    ReleaseResponse::NotOwned => "not-owned".to_owned(),
                 })
             }
             _ => bail!("no such command: `{line}`"),
@@ -125,18 +127,19 @@ impl Taking {
     ) -> anyhow::Result<String> {
         if !self.leases.contains_key(id) {
             let token = Token::fresh(&Holder::of_this_process(), "locktaker", &OsRandom);
-            let ask = Ask::new(Name::new(name)?, token, Ttl::new(ttl)?);
-            self.leases.insert(id.to_owned(), Taken { ask, fence: None });
+            let ask = AcquireRequest::new(Name::new(name)?, token, Ttl::new(ttl)?);
+            self.leases.insert(id.to_owned(), LeaseEntry { ask, fence: None });
         }
         let taken = self.leases.get_mut(id).context("it was just put there")?;
+        // A known `ID` keeps its token: the repeated command is a poll, not a new client.
         taken.ask.queue = queue;
-        Ok(match self.store.acquire(&taken.ask, WITHIN).await? {
-            Answer::Granted(grant) => {
+        Ok(match self.store.acquire(&taken.ask, CALL_TIMEOUT).await? {
+            AcquireResponse::Granted(grant) => {
                 taken.fence = Some(grant.fence);
                 format!("granted {}", grant.fence)
             }
-            Answer::Busy(busy) => format!("busy {}", busy.holder),
-            Answer::Void => "void".to_owned(),
+            AcquireResponse::Busy(busy) => format!("busy {}", busy.holder),
+            AcquireResponse::Void => "void".to_owned(),
         })
     }
 
@@ -147,19 +150,18 @@ impl Taking {
             if !answer.starts_with("busy") || BootClock.now() >= end {
                 return Ok(answer);
             }
+            // With jitter, so that several processes do not poll in step.
             BootClock.sleep(OsRandom.jitter(Duration::from_millis(20))).await;
         }
     }
 
-    fn taken(&self, id: &str) -> anyhow::Result<&Taken> {
-        self.leases
-            .get(id)
-            .with_context(|| format!("`{id}` has not asked for anything"))
+    fn entry(&self, id: &str) -> anyhow::Result<&LeaseEntry> {
+        self.leases.get(id).with_context(|| format!("`{id}` has not asked for anything"))
     }
 
-    fn renewal(&self, id: &str) -> anyhow::Result<Renewal> {
-        let Taken { ask, fence } = self.taken(id)?.clone();
-        Ok(Renewal {
+    fn renewal(&self, id: &str) -> anyhow::Result<RenewRequest> {
+        let LeaseEntry { ask, fence } = self.entry(id)?.clone();
+        Ok(RenewRequest {
             name: ask.name,
             token: ask.token,
             fence: fence.with_context(|| format!("`{id}` was not granted anything"))?,
@@ -169,14 +171,14 @@ impl Taking {
     }
 }
 
-async fn renew(store: &SharedStore, renewal: &Renewal) -> anyhow::Result<Renewed> {
-    Ok(one(store.renew(std::slice::from_ref(renewal), WITHIN).await)??)
+async fn renew(store: &SharedStore, renewal: &RenewRequest) -> anyhow::Result<RenewResponse> {
+    Ok(single_response(store.renew(std::slice::from_ref(renewal), CALL_TIMEOUT).await)??)
 }
 
-fn told(renewed: Renewed) -> &'static str {
+fn renew_response_text(renewed: RenewResponse) -> &'static str {
     match renewed {
-        Renewed::Extended { .. } => "extended",
-        Renewed::NotOwned => "not-owned",
+        RenewResponse::Extended { .. } => "extended",
+        RenewResponse::NotOwned => "not-owned",
     }
 }
 

@@ -1,5 +1,5 @@
-//! Fair judgement on a slow machine: a case that depends on time is repeated when the machine was too slow
-//! for its result to mean anything, and fails only when it does.
+//! Repeats time-dependent cases on slow machines. An attempt in which the machine was too slow
+//! proves nothing, so it is repeated with longer times instead of failing.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use leasehold_core::clock::{Moment, SharedClock};
 
 use crate::fixture::Fixture;
 
-/// What came of one attempt.
+/// The outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// It was quick enough, and all was well.
-    Fair,
-    /// Something was amiss, but so much time had passed that it may have been right.
+    /// Fast enough, and all checks passed.
+    Conclusive,
+    /// A check failed, but so much time had passed that the store may have been right.
     TooSlow,
 }
 
-/// One attempt: more time and a new name each.
+/// One attempt, with a longer TTL and a new name each.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt {
-    /// Counts from 0.
+    /// Starts at 0.
     pub(crate) number: u32,
-    /// The fixture's brief time to live, doubled with every attempt.
+    /// The fixture's short TTL, doubled with every attempt.
     pub(crate) ttl: Ttl,
 }
 
@@ -34,14 +34,15 @@ impl Attempt {
     }
 }
 
-/// Repeats `attempt` until it was fair.
-pub(crate) async fn fairly(
+/// Repeats `attempt` until it was conclusive.
+pub(crate) async fn retry_if_too_slow(
     fixture: &dyn Fixture,
     mut attempt: impl AsyncFnMut(Attempt) -> anyhow::Result<Pace>,
 ) -> anyhow::Result<()> {
-    let mut ttl = fixture.brief();
+    let mut ttl = fixture.short_ttl();
+    // The last attempt has 64 times the short TTL (19 s by default), to absorb a slow machine.
     for number in 0..7 {
-        if attempt(Attempt { number, ttl }).await? == Pace::Fair {
+        if attempt(Attempt { number, ttl }).await? == Pace::Conclusive {
             return Ok(());
         }
         ttl = Ttl::new(ttl.get() * 2).unwrap_or(ttl);
@@ -51,28 +52,29 @@ pub(crate) async fn fairly(
     )
 }
 
-/// Measures on the fixture's clock since before a request.
+/// Measures time on the fixture's clock, started before a request is sent.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     clock: SharedClock,
-    from: Moment,
+    started_at: Moment,
 }
 
 impl Stopwatch {
-    /// Started now.
+    /// Starts the stopwatch now.
     pub(crate) fn start(fixture: &dyn Fixture) -> Self {
         let clock = fixture.clock();
         let from = clock.now();
-        Self { clock, from }
+        Self { clock, started_at: from }
     }
 
-    /// No more than `limit` has passed by now.
-    pub(crate) fn within(&self, limit: Duration) -> bool {
-        self.clock.now().since(self.from) < limit
+    /// Whether less than `limit` has passed.
+    pub(crate) fn is_within(&self, limit: Duration) -> bool {
+        self.clock.now().since(self.started_at) < limit
     }
 }
 
-/// Ends an attempt if `$holds` is false: as a failure if the attempt was still `$in_time`, as too slow if not.
+/// Ends an attempt if `$holds` is false: as a failure if the attempt was still
+/// `$in_time`, as too slow if not.
 macro_rules! fair {
     ($in_time:expr, $holds:expr, $($message:tt)+) => {
         if !$holds {

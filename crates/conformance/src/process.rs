@@ -1,4 +1,4 @@
-//! Processes that a test starts, and that end with it.
+//! Child processes that end with the test that started them.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A child process that is killed, by its id, when this is dropped; stopped or not, nothing is left behind.
+/// A child process that is killed, by its id, when the guard is dropped, even if it is stopped.
 #[derive(Debug)]
 pub struct ChildGuard(Child);
 
@@ -15,7 +15,7 @@ impl ChildGuard {
     /// Starts the command.
     ///
     /// # Errors
-    /// It could not be started.
+    /// The command could not be started.
     pub fn spawn(command: &mut Command) -> anyhow::Result<Self> {
         let child = command
             .spawn()
@@ -23,7 +23,7 @@ impl ChildGuard {
         Ok(Self(child))
     }
 
-    /// The process's id.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.0.id()
@@ -34,22 +34,23 @@ impl ChildGuard {
         &mut self.0
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the child.
     ///
     /// # Errors
-    /// The process has ended already.
+    /// The process has already ended.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
-        // The child is not waited for before it is dropped, so its id cannot be another process's by now.
+        // The id cannot belong to another process: the child is not reaped
+        // before the guard is dropped.
         kill_process(pid.ok_or(io::ErrorKind::NotFound)?, signal).map_err(io::Error::from)
     }
 
-    /// Kills it (`kill -9`) and waits until it is gone.
+    /// Kills the child (`kill -9`) and waits until it has ended.
     ///
     /// # Errors
-    /// It could not be waited for.
+    /// Waiting for the child failed.
     pub fn kill(&mut self) -> io::Result<()> {
-        // Ended already is as good as killed.
+        // An error means that the child has already ended.
         let _ = self.0.kill();
         self.0.wait().map(drop)
     }
@@ -57,16 +58,16 @@ impl ChildGuard {
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Whatever went wrong, there is nobody left to tell.
+        // An error cannot be reported from here.
         let _ = self.kill();
     }
 }
 
-/// A port on 127.0.0.1 that nobody used a moment ago, for a server that a test starts. Another process may take
-/// it first: a server that cannot bind is started again on the next one.
+/// A port on 127.0.0.1 that was free a moment ago, for a server that a test starts. Another process
+/// may take it first, so a server that cannot bind needs another attempt.
 ///
 /// # Errors
-/// There is none.
+/// No port is free.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

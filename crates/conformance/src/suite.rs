@@ -1,6 +1,6 @@
-//! The list of all cases, and the macro that makes a test of each.
+//! The list of all cases, and the macro that turns each into a test.
 
-/// Every case by file, with what it needs; given to the macro named first. The only place where they are listed.
+/// Every case by file, with its needs, passed to the macro named first. The only list of cases.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! for_cases {
@@ -111,11 +111,12 @@ macro_rules! for_cases {
     };
 }
 
-/// Makes a test of every case: `module::case`, so that runners list and repeat them one by one.
+/// Creates a test for every case: `module::case`, so that test runners list
+/// and repeat them one by one.
 ///
-/// `fixture` is evaluated anew for each case, inside the case's runtime: it may `.await`. `skips` names the cases
-/// that the store's capabilities rule out (`waking::hint_arrives`, or `crossprocess::*` for a whole file); a test
-/// compares it with what is skipped.
+/// `fixture` is evaluated for each case, inside the case's runtime: it may `.await`. `skips` names
+/// the cases that the store's capabilities rule out (`waking::hint_arrives`, or `crossprocess::*`
+/// for a whole file). A test compares it with the cases that are really skipped.
 ///
 /// ```no_run
 /// # use leasehold_core::{clock::{RuntimeClock, SharedClock}, memory::MemoryStore, store::SharedStore};
@@ -145,7 +146,7 @@ macro_rules! suite {
     };
 }
 
-/// Gives the list of cases on to [`suite_test_modules!`].
+/// Passes the list of cases on to [`suite_test_modules!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! suite_tests {

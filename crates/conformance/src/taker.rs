@@ -1,4 +1,5 @@
-//! The test's end of a lock-taking process: see [`locktaker`](crate::locktaker) for the other end.
+//! The test's side of a lock-taking process; see
+//! [`locktaker`](crate::locktaker) for the process itself.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -8,18 +9,18 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold_core::Fence;
-use leasehold_core::clock::{BootClock, Clock, until};
+use leasehold_core::clock::{BootClock, Clock, run_until};
 use rustix::process::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::locktaker::MARK;
+use crate::locktaker::RESPONSE_PREFIX;
 use crate::process::ChildGuard;
 
-/// The variable that tells a lock-taking process which store to open.
+/// Environment variable with the URL of the store that a lock-taking process opens.
 pub const URL_VARIABLE: &str = "LEASEHOLD_TAKER_URL";
 
-/// How long a process may take to start or to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for the process to start or to respond.
+const PROCESS_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How to start a lock-taking process.
 #[derive(Debug, Clone)]
@@ -30,53 +31,38 @@ pub struct TakerCommand {
 }
 
 impl TakerCommand {
-    /// A program of its own that calls [`locktaker::main`](crate::locktaker::main) with the URL from the
-    /// variable [`URL_VARIABLE`].
+    /// A separate program that calls [`locktaker::main`](crate::locktaker::main) with
+    /// the URL from [`URL_VARIABLE`].
     pub fn exe(exe: impl Into<PathBuf>, url: impl Into<String>) -> Self {
-        Self {
-            exe: exe.into(),
-            args: Vec::new(),
-            url: url.into(),
-        }
+        Self { exe: exe.into(), args: Vec::new(), url: url.into() }
     }
 
-    /// This test program once more, with nothing but the test that [`taker!`](crate::taker) made; `path` is that
-    /// test's module path.
+    /// This test program again, running only the test that [`taker!`](crate::taker) created.
+    /// `path` is that test's module path.
     ///
     /// # Errors
-    /// The program cannot tell where it is.
+    /// The path of the running program is not known.
     pub fn this_test(path: &str, url: impl Into<String>) -> io::Result<Self> {
-        // Tests are called without their crate's name.
-        let test = path
-            .split_once("::")
-            .map_or("locktaker".to_owned(), |(_, inner)| format!("{inner}::locktaker"));
-        let args = [
-            test.as_str(),
-            "--exact",
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ];
-        Ok(Self {
-            exe: std::env::current_exe()?,
-            args: args.map(OsString::from).to_vec(),
-            url: url.into(),
-        })
+        // Test names do not include the crate's name.
+        let test =
+            path.split_once("::").map_or("locktaker".to_owned(), |(_, inner)| format!("{inner}::locktaker"));
+        let args = [test.as_str(), "--exact", "--ignored", "--nocapture", "--test-threads=1"];
+        Ok(Self { exe: std::env::current_exe()?, args: args.map(OsString::from).to_vec(), url: url.into() })
     }
 }
 
 /// A running lock-taking process; killed when dropped.
 #[derive(Debug)]
-pub struct Taker {
+pub struct LockProcess {
     child: ChildGuard,
-    answers: UnboundedReceiver<String>,
+    responses: UnboundedReceiver<String>,
 }
 
-impl Taker {
-    /// Starts it and waits until it has opened its store.
+impl LockProcess {
+    /// Starts the process and waits until it has opened its store.
     ///
     /// # Errors
-    /// It could not be started, or could not open its store.
+    /// The process could not be started, or could not open its store.
     pub async fn spawn(command: &TakerCommand) -> anyhow::Result<Self> {
         let mut child = ChildGuard::spawn(
             Command::new(&command.exe)
@@ -87,19 +73,19 @@ impl Taker {
         )?;
         let out = child.child().stdout.take().context("the process has no output")?;
         let (tell, answers) = unbounded_channel();
-        // A thread of its own: it ends with the process's output.
+        // A thread, because reading the pipe blocks. It ends with the child's output.
         std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // The runner's first line may stand before ours without an end.
-                if let Some((_, answer)) = line.split_once(MARK)
+                // The test runner's first line may come before ours on the same line.
+                if let Some((_, answer)) = line.split_once(RESPONSE_PREFIX)
                     && tell.send(answer.to_owned()).is_err()
                 {
                     return;
                 }
             }
         });
-        let mut taker = Self { child, answers };
-        let ready = taker.line().await?;
+        let mut taker = Self { child, responses: answers };
+        let ready = taker.next_response().await?;
         if ready.starts_with("ready ") {
             Ok(taker)
         } else {
@@ -107,90 +93,89 @@ impl Taker {
         }
     }
 
-    /// The process's id.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Gives a command and waits for its answer.
+    /// Sends a command and waits for its response.
     ///
     /// # Errors
-    /// The process is gone or does not answer.
-    pub async fn tell(&mut self, command: &str) -> anyhow::Result<String> {
-        self.start(command)?;
-        self.line().await.with_context(|| format!("told `{command}`"))
+    /// The process has ended or does not respond.
+    pub async fn send_command(&mut self, command: &str) -> anyhow::Result<String> {
+        self.start_command(command)?;
+        self.next_response().await.with_context(|| format!("no response to `{command}`"))
     }
 
-    /// Gives a command and does not wait for its answer: [`line`](Self::line) has it later.
+    /// Sends a command without waiting for its response;
+    /// [`next_response`](Self::next_response) returns it later.
     ///
     /// # Errors
-    /// The process is gone.
-    pub fn start(&mut self, command: &str) -> anyhow::Result<()> {
-        let input = self
-            .child
-            .child()
-            .stdin
-            .as_mut()
-            .context("the process has no input")?;
-        writeln!(input, "{command}").with_context(|| format!("the process is gone and was told `{command}`"))
+    /// The process has ended.
+    pub fn start_command(&mut self, command: &str) -> anyhow::Result<()> {
+        let input = self.child.child().stdin.as_mut().context("the process has no input")?;
+        writeln!(input, "{command}").with_context(|| format!("cannot send `{command}`: the process is gone"))
     }
 
-    /// The next answer.
+    /// The next response of the process.
     ///
     /// # Errors
-    /// The process is gone or does not answer.
-    pub async fn line(&mut self) -> anyhow::Result<String> {
-        match until(&BootClock, BootClock.now() + PATIENCE, self.answers.recv()).await {
+    /// The process has ended or does not respond.
+    pub async fn next_response(&mut self) -> anyhow::Result<String> {
+        match run_until(&BootClock, BootClock.now() + PROCESS_RESPONSE_TIMEOUT, self.responses.recv()).await {
             Some(Some(answer)) => Ok(answer),
             Some(None) => bail!("the lock-taking process is gone"),
-            None => bail!("the lock-taking process has not answered for {PATIENCE:?}"),
+            None => bail!("the lock-taking process has not answered for {PROCESS_RESPONSE_TIMEOUT:?}"),
         }
     }
 
-    /// Tells it to ask, and it is to get the lease.
+    /// Lets the process acquire a free name.
     ///
     /// # Errors
-    /// It did not.
-    pub async fn gets(&mut self, id: &str, name: &str, ttl: Duration) -> anyhow::Result<Fence> {
-        let answer = self.tell(&format!("ask {id} {name} {}", ttl.as_millis())).await?;
+    /// The name was not granted.
+    pub async fn expect_granted(&mut self, id: &str, name: &str, ttl: Duration) -> anyhow::Result<Fence> {
+        let answer = self.send_command(&format!("ask {id} {name} {}", ttl.as_millis())).await?;
         match answer.strip_prefix("granted ") {
             Some(fence) => Ok(fence.parse()?),
             None => bail!("another process asked for `{name}`, which is free, and got `{answer}`"),
         }
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Kills the process (`kill -9`) and waits until it has ended.
     ///
     /// # Errors
-    /// It could not be waited for.
+    /// Waiting for the process failed.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         Ok(self.child.kill()?)
     }
 
-    /// `SIGSTOP`: it stands still until continued.
+    /// Stops the process (`SIGSTOP`) until it is continued.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process has ended.
     pub fn stop(&self) -> anyhow::Result<()> {
         Ok(self.child.signal(Signal::STOP)?)
     }
 
-    /// `SIGCONT`.
+    /// Continues a stopped process (`SIGCONT`).
     ///
     /// # Errors
-    /// It is gone.
-    pub fn cont(&self) -> anyhow::Result<()> {
+    /// The process has ended.
+    pub fn resume(&self) -> anyhow::Result<()> {
         Ok(self.child.signal(Signal::CONT)?)
     }
 }
 
-/// Makes this test program able to be the lock-taking process too: a test that is ignored, and that the
-/// cross-process cases start in a process of its own. `$open` is called with the URL that
-/// [`Fixture::taker`](crate::Fixture::taker) gave:
+/// Lets this test program also be the lock-taking process. Creates an ignored test that the
+/// cross-process cases start in a separate process. `$open` gets the URL from
+/// [`Fixture::taker`](crate::Fixture::taker):
 ///
 /// ```no_run
-/// # mod a_store { pub async fn open(_: &str) -> anyhow::Result<leasehold_core::store::SharedStore> { unimplemented!() } }
+/// # mod a_store {
+/// #     use leasehold_core::store::SharedStore;
+/// #     pub async fn open(_: &str) -> anyhow::Result<SharedStore> { unimplemented!() }
+/// # }
 /// leasehold_conformance::taker!(async |url: String| a_store::open(&url).await);
 /// // and in the fixture: fn taker(&self) -> Option<TakerCommand> { taker_command(&self.url).ok() }
 /// # fn main() {}

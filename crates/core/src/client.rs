@@ -1,4 +1,4 @@
-//! The client: what a program opens once and takes locks from.
+//! The client: a program opens it once and acquires locks from it.
 
 use std::future::Future;
 use std::panic::Location;
@@ -13,36 +13,37 @@ use tokio_util::sync::CancellationToken;
 use crate::acquire::acquire;
 use crate::breaker::Breaker;
 use crate::clock::{BootClock, SharedClock};
+use crate::context::Context;
 use crate::error::{Busy, Error, RunError};
-use crate::event::{Events, Observer, Subject, What};
-use crate::floor::Floors;
-use crate::gate::{Gate, Place};
+use crate::event::{EventKind, EventStream, EventSubject, Observer};
+use crate::fence_floors::FenceFloors;
+use crate::gate::{CallSite, Gate};
 use crate::hold::Hold;
-use crate::keeper::{Handle, Keeper};
+use crate::keeper::{Keeper, KeeperHandle};
 use crate::observe::Log;
 use crate::policy::{FileWatch, PolicyBook};
-use crate::request::{Request, Tweaks};
+use crate::policy_task;
+use crate::request::{Request, RequestOptions};
 use crate::rng::{OsRandom, SharedRandom};
-use crate::steward;
 use crate::store::{Mode, SharedStore};
-use crate::tools::Tools;
-use crate::word::{Fence, Holder, Invalid, Name};
+use crate::types::{Fence, Holder, InvalidInput, Name};
 
-/// How many asks of one client may be on their way at once. Beyond it, acquires queue here and not in the store.
-const ASKING: usize = 256;
+// Bounds the concurrent acquire requests of one client. Further acquires queue here instead of in
+// the store's connection.
+const MAX_CONCURRENT_ACQUIRES: usize = 256;
 
-/// The answer to an acquire.
+/// The result of an acquire that the store, or the policy, decided.
 #[derive(Debug)]
 #[must_use = "a hold that is not kept is released at once"]
 pub enum Acquired {
-    /// It is yours.
+    /// The caller holds the lock.
     Held(Hold),
-    /// Someone else has it.
+    /// Another holder has the lock.
     Busy(Busy),
 }
 
 impl Acquired {
-    /// The hold, if there is one.
+    /// Returns the hold, if the lock was acquired.
     #[must_use]
     pub fn held(self) -> Option<Hold> {
         match self {
@@ -53,26 +54,27 @@ impl Acquired {
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) tools: Tools,
-    pub(crate) book: Arc<PolicyBook>,
+pub(crate) struct ClientInner {
+    pub(crate) context: Context,
+    pub(crate) policies: Arc<PolicyBook>,
     pub(crate) gate: Gate,
-    pub(crate) keeper: Handle,
-    pub(crate) asking: Semaphore,
-    /// Fires when the client shuts down: for acquires that begin then, and for those that wait.
+    pub(crate) keeper: KeeperHandle,
+    pub(crate) acquire_slots: Arc<Semaphore>,
+    // Cancelled at shutdown: it ends waiting acquires and refuses new ones.
     pub(crate) closing: CancellationToken,
 }
 
-/// Locks of one store. Cheap to clone; clones share everything.
+/// A client of one store. Cheap to clone; clones share everything.
 #[derive(Debug, Clone)]
 pub struct Locks {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ClientInner>,
 }
 
 impl Locks {
-    /// Locks on this store, with the built-in classes, the real clock and a log.
-    pub fn builder(store: SharedStore) -> Builder {
-        Builder {
+    /// Configures a client of this store, by default with the built-in classes, the boot clock and
+    /// log output.
+    pub fn builder(store: SharedStore) -> LocksBuilder {
+        LocksBuilder {
             store,
             book: None,
             file: None,
@@ -84,131 +86,124 @@ impl Locks {
         }
     }
 
-    /// Locks under this class. The class is looked up with each acquire, so a policy that changes counts at once.
+    /// Selects a class. Each acquire looks the class up again, so a policy change applies at once.
     #[must_use]
     pub fn class(&self, class: &str) -> ClassLocks {
-        ClassLocks {
-            inner: Arc::clone(&self.inner),
-            class: class.into(),
-            tweaks: Tweaks::default(),
-        }
+        ClassLocks { inner: Arc::clone(&self.inner), class: class.into(), options: RequestOptions::default() }
     }
 
-    /// Acquires as the request says.
+    /// Acquires the lock that the request describes.
     ///
     /// # Errors
-    /// No answer: see [`Error`].
+    /// The acquire could not be decided: see [`Error`].
     #[track_caller]
     pub fn acquire(&self, request: Request) -> impl Future<Output = Result<Acquired, Error>> + Send + use<> {
         let (inner, place) = (Arc::clone(&self.inner), Location::caller());
         async move { acquire(&inner, request, place).await }
     }
 
-    /// The classes in force.
+    /// The classes in force, for reading and for overrides.
     #[must_use]
     pub fn policies(&self) -> &Arc<PolicyBook> {
-        &self.inner.book
+        &self.inner.policies
     }
 
-    /// The store.
+    /// The store that this client uses, for inspection and listing.
     #[must_use]
     pub fn store(&self) -> &SharedStore {
-        &self.inner.tools.store
+        &self.inner.context.store
     }
 
-    /// Who this client says it is.
+    /// The holder name that this client writes into its leases.
     #[must_use]
     pub fn holder(&self) -> &Holder {
-        &self.inner.tools.holder
+        &self.inner.context.holder
     }
 
-    /// The clock everything here goes by.
+    /// The clock that decides every deadline of this client.
     #[must_use]
     pub fn clock(&self) -> &SharedClock {
-        &self.inner.tools.clock
+        &self.inner.context.clock
     }
 
-    /// Names that this process holds or waits for.
+    /// The number of names that this process holds or waits for.
     #[must_use]
-    pub fn names_here(&self) -> usize {
+    pub fn local_name_count(&self) -> usize {
         self.inner.gate.len()
     }
 
-    /// Tells the stream that a target refused a stale fence: the proof that fencing is needed, and works.
-    pub fn fence_refused(&self, class: &str, name: &Name, offered: Fence, newest: Fence) {
-        self.report(class, Some(name), Some(offered), What::FenceRefused { newest });
+    /// Reports that a target refused a stale fence: evidence that a write came after its lease was
+    /// lost.
+    pub fn report_fence_refused(&self, class: &str, name: &Name, offered: Fence, newest: Fence) {
+        self.emit_report(class, Some(name), Some(offered), EventKind::FenceRefused { newest });
     }
 
-    /// Tells the stream that something ended twice downstream. Escalation rules listen to it.
-    pub fn duplicate(&self, class: &str, name: &Name) {
-        self.report(class, Some(name), None, What::Duplicate);
+    /// Reports that the same work was completed twice downstream. Escalation rules count it.
+    pub fn report_duplicate(&self, class: &str, name: &Name) {
+        self.emit_report(class, Some(name), None, EventKind::Duplicate);
     }
 
-    fn report(&self, class: &str, name: Option<&Name>, fence: Option<Fence>, what: What) {
+    fn emit_report(&self, class: &str, name: Option<&Name>, fence: Option<Fence>, what: EventKind) {
         let class: Arc<str> = class.into();
-        self.inner.tools.events.emit(
-            &Subject {
-                name,
-                class: &class,
-                fence,
-                hold: 0,
-                holder: None,
-            },
-            what,
-        );
+        self.inner
+            .context
+            .events
+            .emit(&EventSubject { name, class: &class, fence, hold: 0, holder: None }, what);
     }
 }
 
-/// Locks under one class.
+/// A client restricted to one class, with options for its requests.
 #[derive(Debug, Clone)]
 pub struct ClassLocks {
-    inner: Arc<Inner>,
+    inner: Arc<ClientInner>,
     class: Arc<str>,
-    tweaks: Tweaks,
+    options: RequestOptions,
 }
 
 impl ClassLocks {
-    /// Wait this long for a busy name instead of what the class says; zero is one try.
+    /// Overrides how long to wait for a busy name; zero is one try.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.tweaks.wait = Some(wait);
+        self.options.wait = Some(wait);
         self
     }
 
-    /// A lease of this length instead of the class's.
+    /// Overrides the time to live of the lease.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.tweaks.ttl = Some(ttl);
+        self.options.ttl = Some(ttl);
         self
     }
 
-    /// The work needs this long to stop.
+    /// Overrides the time that the work needs to stop after its cancellation.
     #[must_use]
     pub fn stop_grace(mut self, grace: Duration) -> Self {
-        self.tweaks.stop_grace = Some(grace);
+        self.options.stop_grace = Some(grace);
         self
     }
 
-    /// Acquires.
+    /// Acquires the lock of this name.
     ///
     /// # Errors
-    /// No answer: see [`Error`]. Contention is not an error but [`Acquired::Busy`].
+    /// The acquire could not be decided: see [`Error`]. Contention is not an error but
+    /// [`Acquired::Busy`].
     #[track_caller]
     pub fn acquire<N>(&self, name: N) -> impl Future<Output = Result<Acquired, Error>> + Send + use<N>
     where
         N: TryInto<Name>,
-        Invalid: From<N::Error>,
+        InvalidInput: From<N::Error>,
     {
         let place = Location::caller();
         let (inner, request) = (Arc::clone(&self.inner), self.request(name));
         async move { acquire(&inner, request?, place).await }
     }
 
-    /// Acquires, runs the work under the hold, and releases. The hold is renewed meanwhile; on loss the work is
-    /// dropped. A release that fails never changes the work's result.
+    /// Acquires, runs the work under the hold, and releases. The lease is renewed meanwhile; if it
+    /// is lost, the work is dropped. A failed release never changes the work's result.
     ///
     /// # Errors
-    /// Busy, no answer, or lost (with the work's result, if it had one).
+    /// The name is busy, the acquire could not be decided, or the lease was lost (with the work's
+    /// result, if it had one).
     #[track_caller]
     pub fn run<N, F, T>(
         &self,
@@ -217,7 +212,7 @@ impl ClassLocks {
     ) -> impl Future<Output = Result<T, RunError<T>>> + use<N, F, T>
     where
         N: TryInto<Name>,
-        Invalid: From<N::Error>,
+        InvalidInput: From<N::Error>,
         F: AsyncFnOnce(&Hold) -> T,
     {
         let place = Location::caller();
@@ -228,21 +223,26 @@ impl ClassLocks {
     fn request<N>(&self, name: N) -> Result<Request, Error>
     where
         N: TryInto<Name>,
-        Invalid: From<N::Error>,
+        InvalidInput: From<N::Error>,
     {
-        let name = name.try_into().map_err(Invalid::from)?;
+        let name = name.try_into().map_err(InvalidInput::from)?;
         Ok(Request {
             name,
             class: Arc::clone(&self.class),
             mode: Mode::Exclusive,
-            tweaks: self.tweaks,
+            options: self.options,
             token: None,
-            heirs: None,
+            token_source: None,
         })
     }
 }
 
-async fn run<F, T>(inner: &Arc<Inner>, request: Request, place: Place, work: F) -> Result<T, RunError<T>>
+async fn run<F, T>(
+    inner: &Arc<ClientInner>,
+    request: Request,
+    place: CallSite,
+    work: F,
+) -> Result<T, RunError<T>>
 where
     F: AsyncFnOnce(&Hold) -> T,
 {
@@ -251,14 +251,15 @@ where
         Acquired::Busy(busy) => return Err(RunError::Busy(busy)),
     };
     let result = hold.run(work(&hold)).await;
+    // Also after a loss: the keeper then skips the release and frees the local gate.
     hold.release().await;
     result.map_err(|(lost, result)| RunError::Lost { lost, result })
 }
 
-/// Sets up [`Locks`].
+/// Configures and opens [`Locks`].
 #[derive(Debug)]
 #[must_use = "nothing is opened until `build`"]
-pub struct Builder {
+pub struct LocksBuilder {
     store: SharedStore,
     book: Option<Arc<PolicyBook>>,
     file: Option<PathBuf>,
@@ -269,55 +270,57 @@ pub struct Builder {
     observers: Vec<Arc<dyn Observer>>,
 }
 
-impl Builder {
-    /// These classes instead of the built-in ones.
+impl LocksBuilder {
+    /// Uses these classes instead of the built-in ones.
     pub fn policies(mut self, book: impl Into<Arc<PolicyBook>>) -> Self {
         self.book = Some(book.into());
         self
     }
 
-    /// The built-in classes as this file changes and adds to them. The file is watched: a change counts within about two
-    /// second, a bad one is refused with an event and changes nothing.
+    /// Uses the built-in classes as changed and extended by this file. The file is watched: a
+    /// change applies within about two seconds. An invalid file is refused with an event and
+    /// changes nothing.
     pub fn policy_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self
     }
 
-    /// Another clock, for tests.
+    /// Replaces the clock, for tests.
     pub fn clock(mut self, clock: SharedClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Another source of randomness, for tests.
+    /// Replaces the source of randomness, for tests.
     pub fn random(mut self, random: SharedRandom) -> Self {
         self.random = random;
         self
     }
 
-    /// Who this client says it is; by default `host:pid`.
+    /// Sets the holder name; the default is `host:pid`.
     pub fn holder(mut self, holder: Holder) -> Self {
         self.holder = Some(holder);
         self
     }
 
-    /// One more reader of the event stream.
+    /// Adds an observer of the event stream.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.push(observer);
         self
     }
 
-    /// No log lines: the caller reads the stream itself.
+    /// Disables log output: the caller reads the event stream itself.
     pub fn without_log(mut self) -> Self {
         self.log = false;
         self
     }
 
-    /// Starts the keeper. Must be called on a tokio runtime; the keeper lives as long as that runtime.
+    /// Starts the keeper. Must be called on a tokio runtime; the keeper lives as long as that
+    /// runtime.
     ///
     /// # Errors
-    /// The policy file cannot be read or does not make sense.
-    pub fn build(self) -> Result<Locks, Invalid> {
+    /// The policy file cannot be read or is invalid.
+    pub fn build(self) -> Result<Locks, InvalidInput> {
         let holder = self.holder.unwrap_or_else(Holder::of_this_process);
         let book = match (self.book, &self.file) {
             (Some(book), _) => book,
@@ -329,28 +332,28 @@ impl Builder {
         if self.log {
             observers.push(Arc::new(Log));
         }
-        observers.push(Arc::new(steward::Signals(Arc::clone(&book))));
-        let events = Arc::new(Events::new(Arc::clone(&self.clock), holder.clone(), observers));
-        let tools = Tools {
+        observers.push(Arc::new(policy_task::EscalationObserver(Arc::clone(&book))));
+        let events = Arc::new(EventStream::new(Arc::clone(&self.clock), holder.clone(), observers));
+        let context = Context {
             store: self.store,
             clock: self.clock,
             random: self.random,
             events,
             breaker: Arc::new(Mutex::new(Breaker::default())),
-            floors: Arc::new(Floors::default()),
+            floors: Arc::new(FenceFloors::default()),
             holder,
             ids: Arc::new(AtomicU64::new(1)),
         };
-        let keeper = Keeper::spawn(tools.clone(), Arc::clone(&book));
-        let inner = Arc::new(Inner {
-            tools,
-            book,
+        let keeper = Keeper::spawn(context.clone(), Arc::clone(&book));
+        let inner = Arc::new(ClientInner {
+            context,
+            policies: book,
             gate: Gate::default(),
             keeper,
-            asking: Semaphore::new(ASKING),
+            acquire_slots: Arc::new(Semaphore::new(MAX_CONCURRENT_ACQUIRES)),
             closing: CancellationToken::new(),
         });
-        steward::spawn(&inner, file);
+        policy_task::spawn(&inner, file);
         Ok(Locks { inner })
     }
 }

@@ -1,8 +1,8 @@
-//! Time, injected. The only file that may read a clock.
+//! Injected time. The only file that may read a clock.
 //!
-//! A [`Moment`] is a point on the holder's own clock. [`BootClock`] reads `CLOCK_BOOTTIME`, which goes on
-//! counting while the machine is suspended and cannot be stepped, so a process that slept through its lease
-//! wakes up knowing it. Moments of two machines (or two boots) are never compared.
+//! A [`Moment`] is a point on the holder's own clock. [`BootClock`] reads `CLOCK_BOOTTIME`, which
+//! counts suspended time and cannot be stepped, so a process that was suspended past its lease
+//! notices it. Moments of two machines (or two boots) are never compared.
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +18,7 @@ pub struct Moment(u64);
 impl Moment {
     /// The origin of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than every moment a clock can answer.
+    /// Later than every moment that a clock returns: "never".
     pub const FAR: Self = Self(u64::MAX);
 
     /// The moment `nanos` nanoseconds after the clock's origin.
@@ -49,49 +49,39 @@ impl Moment {
 impl Add<Duration> for Moment {
     type Output = Self;
     fn add(self, by: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
 impl Sub<Duration> for Moment {
     type Output = Self;
     fn sub(self, by: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_sub(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_sub(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
 impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::FAR {
-            f.write_str("far")
-        } else {
-            write!(f, "{:?}", Duration::from_nanos(self.0))
-        }
+        if *self == Self::FAR { f.write_str("far") } else { write!(f, "{:?}", Duration::from_nanos(self.0)) }
     }
 }
 
 /// A boxed future without a result.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where time comes from.
+/// A source of time.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// The moment now.
+    /// The current moment. Never goes back.
     fn now(&self) -> Moment;
-    /// Ends at `at` or a little later, never earlier.
+    /// Completes at `at` or a little later, never earlier.
     fn sleep_until(&self, at: Moment) -> Sleep;
-    /// The wall clock, for people to read only: nothing is ever decided by it.
+    /// The wall clock, for display only: no decision may depend on it.
     fn wall(&self) -> SystemTime;
 }
 
-/// Comfort on every clock.
+/// Convenience methods for every clock.
 pub trait ClockExt: Clock {
-    /// Ends `by` from now.
+    /// Completes after the duration `by`.
     fn sleep(&self, by: Duration) -> Sleep {
         self.sleep_until(self.now() + by)
     }
@@ -99,18 +89,19 @@ pub trait ClockExt: Clock {
 
 impl<C: Clock + ?Sized> ClockExt for C {}
 
-/// Runs `work`, but no longer than until `at`. `None` means that time ran out and `work` was dropped.
-pub async fn until<F: Future>(clock: &dyn Clock, at: Moment, work: F) -> Option<F::Output> {
+/// Runs `work` until `at` at most. `None` means that the time ran out and `work` was dropped.
+pub async fn run_until<F: Future>(clock: &dyn Clock, at: Moment, work: F) -> Option<F::Output> {
     let sleep = clock.sleep_until(at);
     tokio::select! {
-        // The work is asked first, so an answer that is already there wins over a deadline that has just passed.
+        // Polls the work first: a response that is already there wins over a deadline that has just
+        // passed.
         biased;
         out = work => Some(out),
         () = sleep => None,
     }
 }
 
-/// The clock that injected code shares.
+/// A shared handle to a clock.
 pub type SharedClock = Arc<dyn Clock>;
 
 /// `CLOCK_BOOTTIME`: counts suspended time, cannot be stepped.
@@ -118,16 +109,16 @@ pub type SharedClock = Arc<dyn Clock>;
 pub struct BootClock;
 
 impl BootClock {
-    /// A shared handle, as everything that takes a clock wants it.
+    /// Returns a shared handle to the boot clock.
     #[must_use]
     pub fn shared() -> SharedClock {
         Arc::new(Self)
     }
 }
 
-/// The longest single sleep. The runtime's timers stand still while the machine is suspended, so a long sleep
-/// is taken in steps: after a resume, at most one step passes before the true time is seen.
-const STEP: Duration = Duration::from_secs(1);
+// The runtime's timers stop while the machine is suspended, so a long sleep is taken in steps.
+// After a resume, at most one step passes before the true time is seen.
+const MAX_SLEEP_STEP: Duration = Duration::from_secs(1);
 
 impl Clock for BootClock {
     fn now(&self) -> Moment {
@@ -146,7 +137,7 @@ impl Clock for BootClock {
                 if left.is_zero() {
                     return;
                 }
-                tokio::time::sleep(left.min(STEP)).await;
+                tokio::time::sleep(left.min(MAX_SLEEP_STEP)).await;
             }
         })
     }
@@ -157,8 +148,8 @@ impl Clock for BootClock {
     }
 }
 
-/// The runtime's own clock. Under `tokio::test(start_paused = true)` it is virtual: it jumps to the next timer
-/// when nothing else is left to do, so hours pass in milliseconds.
+/// The runtime's clock, for tests. Under `tokio::test(start_paused = true)` it is virtual: it jumps
+/// to the next timer when all tasks are idle, so hours pass in milliseconds.
 #[cfg(any(test, feature = "testing"))]
 #[derive(Debug, Clone, Copy)]
 pub struct RuntimeClock {
@@ -167,13 +158,11 @@ pub struct RuntimeClock {
 
 #[cfg(any(test, feature = "testing"))]
 impl RuntimeClock {
-    /// A clock whose origin lies an hour back, so that no test depends on a zero.
+    /// Returns a clock whose origin lies an hour back, so that no test depends on zero.
     #[must_use]
     #[allow(clippy::disallowed_methods)]
     pub fn shared() -> SharedClock {
-        Arc::new(Self {
-            origin: tokio::time::Instant::now(),
-        })
+        Arc::new(Self { origin: tokio::time::Instant::now() })
     }
 }
 
@@ -207,13 +196,13 @@ mod tests {
 
     #[test]
     fn trap_23_the_boot_clock_counts_from_the_boot_and_not_from_1970() {
-        // The kernel writes the same clock here, in seconds, in whatever namespace this runs.
+        // The kernel reports the same clock here, in seconds, in every time namespace.
         let uptime = || {
             let text = std::fs::read_to_string("/proc/uptime").unwrap();
             text.split(' ').next().unwrap().parse::<f64>().unwrap()
         };
         let (before, now, after) = (uptime(), BootClock.now().since(Moment::ZERO), uptime());
-        // It cuts off hundredths.
+        // `/proc/uptime` truncates to hundredths.
         assert!(
             (before..=after + 0.02).contains(&now.as_secs_f64()),
             "{now:?} is not between {before} and {after}"

@@ -1,28 +1,74 @@
-//! The only place where time is judged.
+//! The only place where time is compared.
 //!
-//! A lease confirmed by an answer was granted at some moment after its request was *sent*; nothing more is known.
-//! So the holder counts from the sending, and takes off what two clocks may drift apart and what the work needs to
-//! stop. A model check refutes both "count from the answer" and a margin of one clock error only: keep both terms.
+//! The store granted a lease at some moment after its request was *sent*; nothing more is known. So
+//! the holder counts from the send time, and subtracts the clock drift and the time that the work
+//! needs to stop. A model check refutes both "count from the response" and a margin of one clock
+//! error only: keep both terms.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::event::Loss;
+use crate::hold::HoldStatus;
 use crate::policy::Class;
 
-/// The instant after which the holder of a lease, confirmed by a request sent at `sent_at` for `ttl`, must not act.
+/// When the work of a hold must stop, as the hold's last step left it.
+///
+/// It is judged with the time of use, because the task that renews the lease may run late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deadline {
+    /// The status at the last step; [`judge`](Self::judge) gives the status now.
+    pub status: HoldStatus,
+    /// The confirmed lease is safe to use until this moment; zero if no lease can be proven.
+    pub proven_until: Moment,
+    /// `max_hold` ends the hold at this moment. [`Moment::FAR`] if the class does not enforce one.
+    pub limit: Moment,
+    /// The work must stop at `proven_until`. Otherwise it continues without proof up to `limit`.
+    pub stops_unproven: bool,
+}
+
+impl Deadline {
+    /// The moment after which the work must not act. It stays the same when the hold ends early, so
+    /// that a supervisor knows how much time it has to stop the work.
+    #[must_use]
+    pub fn stop_at(&self) -> Moment {
+        if self.stops_unproven { self.proven_until.min(self.limit) } else { self.limit }
+    }
+
+    /// The status at `now`. The guard and the machine both use this order, so that the guard's error
+    /// and the machine's event report the same reason.
+    #[must_use]
+    pub fn judge(&self, now: Moment) -> HoldStatus {
+        match self.status {
+            HoldStatus::Lost(_) | HoldStatus::Released => self.status,
+            _ if now >= self.limit => HoldStatus::Lost(Loss::MaxHold),
+            HoldStatus::Proven if now >= self.proven_until && self.stops_unproven => {
+                HoldStatus::Lost(Loss::Deadline)
+            }
+            HoldStatus::Proven if now >= self.proven_until => HoldStatus::Unproven,
+            standing => standing,
+        }
+    }
+}
+
+/// The moment after which the holder of a lease must not act. `sent_at` is the send time of the
+/// confirmed request.
 #[must_use]
 pub fn deadline(sent_at: Moment, ttl: Duration, class: &Class) -> Moment {
     sent_at + ttl.saturating_sub(class.drift).saturating_sub(class.stop_grace)
 }
 
-/// The instant by which the store has surely let go of a lease that it may last have touched at `touched`.
+/// The moment at which the store's lease has expired for certain, if the store last touched it at
+/// `touched`.
 #[must_use]
-pub fn surely_over(touched: Moment, kept: Duration, drift: Duration) -> Moment {
+pub fn latest_expiry(touched: Moment, kept: Duration, drift: Duration) -> Moment {
     touched + kept + drift
 }
 
-/// How far the store's remaining time is from what this clock expects: `Some((by, ahead))` if it is more than
-/// the drift explains. `sent_at` and `now` enclose the moment at which the store looked.
+/// Compares the store's remaining time with what this clock expects. Returns `Some((by, ahead))` if
+/// the drift does not explain the difference. `sent_at` and `now` enclose the moment at which the
+/// store read its clock.
 #[must_use]
 pub fn clock_jump(
     last_sent: Moment,
@@ -33,10 +79,10 @@ pub fn clock_jump(
     was_left: Duration,
     class: &Class,
 ) -> Option<(Duration, bool)> {
+    // Widest plausible interval: the earlier request may have been applied anywhere between its
+    // sending and its response, and so may this one.
     let most = kept.saturating_sub(sent_at.since(last_answered)) + class.drift;
-    let least = kept
-        .saturating_sub(now.since(last_sent))
-        .saturating_sub(class.drift);
+    let least = kept.saturating_sub(now.since(last_sent)).saturating_sub(class.drift);
     if was_left > most {
         Some((was_left - most, false))
     } else if was_left < least {
@@ -63,34 +109,68 @@ mod tests {
         class
     }
 
-    /// Kept for 10 s since an answer between 1.0 and 1.2 s, looked at between 4.0 and 4.5 s: 6.5 to 7.2 s are left, and what
-    /// clocks drift.
+    // TTL 10 s, granted between 1.0 and 1.2 s, renewed between 4.0 and 4.5 s: 6.5 to 7.2 s remain,
+    // plus or minus the drift.
     fn jump(was_left: u64) -> Option<(Duration, bool)> {
         let at = |millis| Moment::ZERO + ms(millis);
-        clock_jump(
-            at(1_000),
-            at(1_200),
-            ms(10_000),
-            at(4_000),
-            at(4_500),
-            ms(was_left),
-            &class(),
-        )
+        clock_jump(at(1_000), at(1_200), ms(10_000), at(4_000), at(4_500), ms(was_left), &class())
     }
 
     #[test]
-    fn all_that_drift_explains_is_no_jump() {
+    fn differences_within_the_drift_are_no_clock_jump() {
         for was_left in [6_400, 6_500, 7_000, 7_200, 7_300] {
             assert_eq!(jump(was_left), None, "{was_left}");
         }
     }
 
     #[test]
-    fn a_jump_is_what_drift_does_not_explain() {
+    fn differences_beyond_the_drift_are_a_clock_jump() {
         assert_eq!(jump(7_301), Some((ms(1), false)));
         assert_eq!(jump(9_300), Some((ms(2_000), false)));
         assert_eq!(jump(6_399), Some((ms(1), true)));
         assert_eq!(jump(400), Some((ms(6_000), true)));
+    }
+
+    const fn proven(proven_until: u64, limit: u64, stops_unproven: bool) -> Deadline {
+        Deadline {
+            status: HoldStatus::Proven,
+            proven_until: Moment::from_nanos(proven_until),
+            limit: Moment::from_nanos(limit),
+            stops_unproven,
+        }
+    }
+
+    #[test]
+    fn the_limit_is_judged_before_the_lease_and_an_end_is_final() {
+        let judge = |deadline: Deadline, now| deadline.judge(Moment::from_nanos(now));
+        let (max_hold, expired) = (HoldStatus::Lost(Loss::MaxHold), HoldStatus::Lost(Loss::Deadline));
+        let table = [
+            (proven(5, 9, true), [(4, HoldStatus::Proven), (5, expired), (9, max_hold)]),
+            (proven(5, 9, false), [(4, HoldStatus::Proven), (5, HoldStatus::Unproven), (9, max_hold)]),
+            (proven(9, 5, true), [(4, HoldStatus::Proven), (5, max_hold), (9, max_hold)]),
+        ];
+        for (deadline, expected) in table {
+            for (now, status) in expected {
+                assert_eq!(judge(deadline, now), status, "{deadline:?} at {now}");
+            }
+        }
+        for status in [HoldStatus::Lost(Loss::NotOwned), HoldStatus::Released] {
+            let ended = Deadline { status, ..proven(5, 9, true) };
+            assert_eq!(judge(ended, 0), status);
+            assert_eq!(judge(ended, 9), status);
+        }
+        for status in [HoldStatus::Unproven, HoldStatus::LocalOnly] {
+            let unproven = Deadline { status, ..proven(0, 9, false) };
+            assert_eq!(judge(unproven, 8), status);
+            assert_eq!(judge(unproven, 9), max_hold);
+        }
+    }
+
+    #[test]
+    fn the_work_stops_at_the_earlier_end_that_the_class_enforces() {
+        assert_eq!(proven(5, 9, true).stop_at(), Moment::from_nanos(5));
+        assert_eq!(proven(9, 5, true).stop_at(), Moment::from_nanos(5));
+        assert_eq!(proven(5, 9, false).stop_at(), Moment::from_nanos(9));
     }
 
     #[test]
@@ -101,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_surely_over_after_its_time_and_the_drift() {
+    fn latest_expiry_is_ttl_plus_drift_after_the_last_touch() {
         let touched = Moment::ZERO + ms(500);
-        assert_eq!(surely_over(touched, ms(10_000), ms(100)), touched + ms(10_100));
+        assert_eq!(latest_expiry(touched, ms(10_000), ms(100)), touched + ms(10_100));
     }
 }

@@ -1,84 +1,85 @@
-//! What can go wrong, by what the caller can do about it. Contention is not in here: it is an answer.
+//! Errors of the client, grouped by what the caller can do. Contention is not among them: it is a
+//! result.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::event::Loss;
-use crate::store::{Busy as StoreBusy, Cause};
-use crate::word::{Fence, Invalid, Name};
+use crate::store::{BusyLease as StoreBusy, StoreErrorKind};
+use crate::types::{Fence, InvalidInput, Name};
 
-/// An acquire that has no answer.
+/// An acquire that could not be decided.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store could not be asked and the class is fail-closed. Come again after `retry_after`.
+    /// The store did not answer and the class is fail-closed. Retry after `retry_after`.
     #[error(
         "{name}: the store is unavailable ({cause}: {message}); class {class} is fail-closed, so the work does not run"
     )]
     Unavailable {
-        /// What was to be locked.
+        /// The name to lock.
         name: Name,
-        /// For which class.
+        /// The class of the request.
         class: String,
-        /// Why the store could not be asked.
-        cause: Cause,
-        /// What it said last.
+        /// Why the last store call failed.
+        cause: StoreErrorKind,
+        /// The text of the last store error.
         message: String,
-        /// When to come again.
+        /// The class's advice: how long to wait before a retry.
         retry_after: Duration,
     },
-    /// The input cannot be used. Mend the call or the policy file.
+    /// The request or the policy is invalid. Correct the call or the policy file.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidInput),
     /// The client is shutting down.
     #[error("the client is shutting down and takes no new locks")]
     Closed,
 }
 
-/// The lease is lost: stop.
+/// The lease is lost: stop the work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: lost: {reason}")]
-pub struct Lost {
-    /// What was held.
+pub struct LeaseLost {
+    /// The name that was locked.
     pub name: Name,
-    /// Why it ended.
+    /// The reason, also in the event and in the metrics.
     pub reason: Loss,
 }
 
-/// There is no fence to write with.
+/// The hold has no fence to write with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoFence {
-    /// The hold is over.
+pub enum FenceError {
+    /// The hold ended.
     #[error(transparent)]
-    Lost(#[from] Lost),
-    /// The hold is exclusive in this process only, so no store has issued a fence for it. Wait until it is healed, or
-    /// say `unfenced` if the target takes writes twice.
+    Lost(#[from] LeaseLost),
+    /// The hold is exclusive in this process only, so no store has issued a fence. Wait until it
+    /// heals, or use `fence_if_any` if the target accepts repeated writes.
     #[error(
         "{name}: held locally only, so there is no fence; wait until it heals, or write unfenced on purpose"
     )]
     LocalOnly {
-        /// What is held.
+        /// The locked name.
         name: Name,
     },
 }
 
-/// Work under a lock that did not come to its end.
+/// [`ClassLocks::run`](crate::ClassLocks::run) did not complete the work under the lock.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<T> {
-    /// Someone else has it: the work did not run.
+    /// Another holder has the lock: the work did not run.
     #[error("{0}")]
     Busy(Busy),
-    /// No answer to the acquire: the work did not run.
+    /// The acquire could not be decided: the work did not run.
     #[error(transparent)]
     Acquire(#[from] Error),
-    /// The lease was lost: the work was stopped, or ended too late. What it had returned by then is in here.
+    /// The lease was lost: the work was stopped, or ended too late.
     #[error("{lost}")]
     Lost {
-        /// Why.
-        lost: Lost,
-        /// The work's own result, if it had one.
+        /// The name and the reason.
+        lost: LeaseLost,
+        /// The work's result, if it had returned by then.
         result: Option<T>,
     },
 }
@@ -88,34 +89,32 @@ impl<T> fmt::Debug for RunError<T> {
         match self {
             Self::Busy(busy) => f.debug_tuple("Busy").field(busy).finish(),
             Self::Acquire(error) => f.debug_tuple("Acquire").field(error).finish(),
-            Self::Lost { lost, result } => f
-                .debug_struct("Lost")
-                .field("lost", lost)
-                .field("result", &result.is_some())
-                .finish(),
+            Self::Lost { lost, result } => {
+                f.debug_struct("Lost").field("lost", lost).field("result", &result.is_some()).finish()
+            }
         }
     }
 }
 
-/// Someone else has it. An answer, not an error.
+/// Another holder has the lock. A result, not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Busy {
-    /// What was asked for.
+    /// The requested name.
     pub name: Name,
-    /// Who has it.
+    /// The current holder.
     pub holder: String,
-    /// The holder's class.
+    /// The class of the current holder, if known.
     pub class: Option<String>,
-    /// The holder's fence.
+    /// The fence of the current lease, if known.
     pub fence: Option<Fence>,
-    /// Until the lease is over if nobody renews it.
+    /// Time until the lease expires without a renewal.
     pub remaining: Option<Duration>,
-    /// How long was waited for it.
+    /// How long this request waited.
     pub waited: Duration,
-    /// This very process has it: waiting longer cannot help the caller who holds it.
+    /// This process holds the lock. A longer wait cannot help a task that waits for its own lock.
     pub held_here: bool,
-    /// Where this process asked for it, if it still works under it.
+    /// The acquire call of the current hold, if this process still works under it.
     pub held_at: Option<&'static std::panic::Location<'static>>,
 }
 

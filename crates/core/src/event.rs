@@ -1,4 +1,5 @@
-//! The one stream: every transition is one event. Logs, metrics, history and the checkers of tests only read it.
+//! The event stream: every transition is one event. Logs, metrics, history and test checkers only
+//! read it.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,28 +8,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::clock::{Moment, SharedClock};
-use crate::store::Cause;
-use crate::word::{Fence, Holder, Name};
+use crate::store::StoreErrorKind;
+use crate::types::{Fence, Holder, Name};
 
 /// Why a hold ended before its work did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The store says that the lease is not ours any more.
+    /// The store answered that the lease no longer belongs to this token.
     NotOwned,
-    /// Renewal failed as often in a row as the class allows.
+    /// As many consecutive renewals failed as the class allows.
     MaxFailures,
-    /// The last confirmed lease may run out before the work could be stopped any later.
+    /// The deadline of the last confirmed lease passed.
     Deadline,
-    /// The class's `max_hold` is over.
+    /// The class's `max_hold` elapsed.
     MaxHold,
-    /// A local-only hold healed and found someone else at work.
+    /// A local-only hold tried to heal and found another holder.
     HealConflict,
     /// An operator broke the lease.
     Broken,
-    /// The client is shutting down and the hold did not finish in time.
+    /// The client shut down before the work finished.
     Shutdown,
-    /// The task that renews died.
+    /// The keeper task ended.
     KeeperGone,
 }
 
@@ -56,7 +57,7 @@ impl fmt::Display for Loss {
             Self::MaxFailures => "renewal failed too often in a row",
             Self::Deadline => "the lease could not be confirmed before its deadline",
             Self::MaxHold => "max_hold is over",
-            Self::HealConflict => "someone else held it while this hold was local-only",
+            Self::HealConflict => "another client held it while this hold was local-only",
             Self::Broken => "an operator broke it",
             Self::Shutdown => "the client shut down",
             Self::KeeperGone => "the renewing task died",
@@ -64,207 +65,208 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The verb that a *not owned* answered.
+/// The operation that the store answered with *not owned*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// While renewing.
+pub enum LeaseOp {
+    /// A renewal found it.
     Renew,
-    /// While releasing.
+    /// A release found it.
     Release,
 }
 
-/// How a debt ended.
+/// How a debt or an undo ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cleared {
-    /// The store confirmed the release after all.
+pub enum DebtResolution {
+    /// The store confirmed the release.
     Released,
-    /// The lease has run out by itself.
+    /// The lease must have expired by itself.
     Expired,
 }
 
-/// What happened.
+/// The kind of an event, with its data.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum What {
-    /// A lease was granted.
+pub enum EventKind {
+    /// The store granted a lease.
     Acquired {
-        /// From the call to the grant.
+        /// Time from the call to the grant.
         took: Duration,
-        /// The name was busy at first.
+        /// The name was busy at the first request.
         waited: bool,
-        /// Since the previous holder's lease ran out unreleased, as far as this waiter saw it.
+        /// Time from the expiry of the previous holder's unreleased lease to the grant, as far as
+        /// this waiter observed it.
         takeover: Option<Duration>,
-        /// How much of the waiting was on a lease whose work was already done (this process's own debt).
+        /// Time spent waiting for a lease of this process whose work had finished (its own debt).
         behind_debt: Option<Duration>,
     },
-    /// Someone else had it until the wait was over.
+    /// Another holder kept the lock until the wait ended.
     Busy {
-        /// From the call to the answer.
+        /// Time from the call to the result.
         took: Duration,
-        /// Who.
+        /// The other holder.
         holder: String,
-        /// This very process.
+        /// The holder is this process.
         held_here: bool,
     },
-    /// The store could not be asked and the class is fail-closed.
+    /// The store did not answer and the class is fail-closed.
     Unavailable {
-        /// From the call to the answer.
+        /// Time from the call to the result.
         took: Duration,
-        /// Why.
-        cause: Cause,
+        /// The kind of the last store error.
+        cause: StoreErrorKind,
     },
-    /// The caller dropped the acquire.
+    /// The caller dropped the acquire future.
     Cancelled {
-        /// From the call to the drop.
+        /// Time from the call to the drop.
         took: Duration,
     },
-    /// The store could not be asked and the class is fail-open: the work runs with a local lock only.
+    /// The store did not answer and the class is fail-open: the work runs with a local lock only.
     FellBack {
-        /// From the call to the decision.
+        /// Time from the call to the decision.
         took: Duration,
-        /// Why.
-        cause: Cause,
+        /// The kind of the last store error.
+        cause: StoreErrorKind,
     },
-    /// A hold of an earlier process was taken up again.
+    /// A hold of an earlier process was resumed.
     Resumed {
-        /// How long it had been held by then.
+        /// How long it had been held until then.
         age: Duration,
     },
-    /// A local-only hold got its lease after all.
+    /// A local-only hold was granted its lease.
     Healed {
         /// How long it was local-only.
         after: Duration,
     },
-    /// A grant arrived too late to be used and was given back.
+    /// A grant arrived after its own deadline and was released.
     TooLate,
     /// The lease was extended.
     Renewed {
-        /// Share of the usable time that was left, 0 to 1: the early warning.
+        /// Share of the usable time that was left, 0 to 1. Low values are the early warning.
         left: f64,
-        /// Round trip.
+        /// Round trip of the renewal.
         took: Duration,
     },
-    /// A renewal was not answered.
+    /// A renewal failed.
     RenewFailed {
-        /// How many in a row.
+        /// Consecutive failures so far.
         failures: u32,
-        /// It may have been applied.
+        /// The renewal may have been applied.
         unknown: bool,
     },
-    /// The store's clock jumped by about this much while the lease was held.
+    /// A renewal showed that the store's clock jumped.
     ClockJump {
-        /// How far the store's remaining time was from what it should be.
+        /// Difference between the store's remaining time and the expected one, beyond the drift.
         by: Duration,
-        /// It was ahead: leases end early.
+        /// The store's clock went forward: leases end early.
         ahead: bool,
     },
     /// The store answered *not owned*.
     NotOwned {
-        /// To what.
-        op: Op,
+        /// The operation that it answered.
+        op: LeaseOp,
     },
     /// The hold was fenced: its cancellation has fired.
     Abandoned {
-        /// Why.
+        /// The reason for the loss.
         reason: Loss,
-        /// How long it was held.
+        /// How long the lock was held.
         held: Duration,
     },
     /// A shadow policy would have stopped the work here.
     WouldStop {
-        /// Why.
+        /// The reason that an enforced policy would have given.
         reason: Loss,
     },
     /// A shadow policy would have refused the work here.
     WouldRefuse {
-        /// Why.
-        cause: Cause,
+        /// The kind of the last store error.
+        cause: StoreErrorKind,
     },
-    /// Work goes on without a lease that can be proven.
+    /// Work continues without a lease that can be proven.
     Unproven,
-    /// The lease is confirmed again.
+    /// The lease of an unproven hold is confirmed again.
     ProvenAgain {
-        /// How long it was not.
+        /// How long the hold was unproven.
         overlap: Duration,
-        /// It was gone and had to be taken anew, with a new fence.
+        /// The lease was lost and acquired again, with a new fence.
         retaken: bool,
     },
-    /// Someone else held the name while this hold worked.
+    /// Another client held the name while this hold worked.
     OverlapConfirmed,
     /// The work ended while unproven or local-only.
     OverlapEnded {
-        /// How long it had been.
+        /// How long the hold had been in that state.
         overlap: Duration,
     },
-    /// The lease was given back.
+    /// The release was confirmed.
     Released {
-        /// How long it was held.
+        /// How long the lock was held.
         held: Duration,
-        /// How many attempts it took.
+        /// Attempts that the release took.
         attempts: u32,
     },
-    /// The lease is left to run out by itself, as the class wants.
+    /// The lease is left to expire, as the class states.
     Kept {
-        /// How long it was held.
+        /// How long the lock was held.
         held: Duration,
     },
-    /// The lease was no longer ours when it was to be given back.
+    /// The lease no longer belonged to this hold at its release.
     AlreadyLost {
-        /// How long it was held.
+        /// How long the lock was held.
         held: Duration,
     },
-    /// One attempt to release was not answered.
+    /// One attempt to release failed.
     ReleaseFailed {
-        /// Which.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// It may have been applied.
+        /// The release may have been applied.
         unknown: bool,
     },
-    /// The release could not be confirmed in the foreground; the collector goes on.
+    /// The release was not confirmed in the foreground; the background attempts continue.
     Debt {
-        /// How long it was held.
+        /// How long the lock was held.
         held: Duration,
-        /// Until the lease is over by itself at the latest.
+        /// Time until the lease must have expired.
         lasts: Duration,
     },
-    /// A debt is over.
+    /// A debt ended.
     DebtCleared {
-        /// How long it lasted.
+        /// How long the debt lasted.
         after: Duration,
-        /// How it ended.
-        how: Cleared,
+        /// By a confirmed release or by expiry.
+        how: DebtResolution,
     },
-    /// What an acquire without a hold, or a hold that left its lease alone, may still be granted was undone.
+    /// An undo ended: no late request of an unused token can leave a lease any more.
     Undone {
-        /// How it ended.
-        how: Cleared,
+        /// By a confirmed release or by expiry.
+        how: DebtResolution,
     },
     /// An operator broke the lease of this name.
     Broken {
-        /// Who and why.
+        /// The operator and the reason, as given.
         by: String,
     },
-    /// A class changed.
+    /// A value of a class changed.
     PolicyChanged {
-        /// What, from, to, why, until: one line.
+        /// Field, old value, new value and reason, in one line.
         change: String,
     },
-    /// A policy file was not taken; the old policy stays in force.
+    /// A policy file was refused; the previous policy stays in force.
     PolicyRefused {
-        /// Why.
+        /// The problems of the file, one per line.
         problem: String,
     },
     /// A target refused a stale fence.
     FenceRefused {
-        /// The newest fence the target has seen.
+        /// The newest fence that the target has seen.
         newest: Fence,
     },
-    /// The same end was reached twice downstream.
+    /// The same work was completed twice downstream.
     Duplicate,
 }
 
-impl What {
-    /// The event's name in logs, metrics and history.
+impl EventKind {
+    /// The event's name in logs, metrics and history. Part of the documented interface.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -306,63 +308,59 @@ impl What {
 /// One transition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Grows by one with every event of a client.
+    /// Sequence number within the client, without gaps.
     pub seq: u64,
-    /// When, on the client's clock.
+    /// Time on the client's clock.
     pub at: Moment,
-    /// When, for people.
+    /// Wall clock time, for display only.
     pub wall: SystemTime,
-    /// Of which lock; none for policy events.
+    /// The lock's name; `None` for policy events.
     pub name: Option<Name>,
-    /// Of which class.
+    /// The class concerned.
     pub class: Arc<str>,
-    /// Who.
+    /// The holder concerned: the client's own, or the one of the token that was used.
     pub holder: Holder,
-    /// The hold's fence, if it has one.
+    /// The fence of the hold, if it has one.
     pub fence: Option<Fence>,
-    /// Which hold or attempt of this client; the events of one share it.
+    /// Id of the hold or acquire within this client; all its events share it.
     pub hold: u64,
-    /// What.
-    pub what: What,
+    /// The kind of the event, with its data.
+    pub what: EventKind,
 }
 
 impl Event {
-    /// The name's namespace, the metrics' label.
+    /// The namespace of the name, for the metrics label.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.name.as_ref().map_or("default", Name::namespace)
     }
 }
 
-/// Reads the stream. Called in line, in order of `seq` per hold: be quick, never block.
+/// A reader of the event stream. Called synchronously, in order of `seq` per hold: it must be quick
+/// and never block.
 pub trait Observer: Send + Sync + fmt::Debug {
-    /// One event has happened.
-    fn on(&self, event: &Event);
+    /// Handles one event.
+    fn on_event(&self, event: &Event);
 }
 
-/// The stream's source.
+/// The source of the event stream.
 #[derive(Debug)]
-pub struct Events {
+pub struct EventStream {
     seq: AtomicU64,
     clock: SharedClock,
     holder: Holder,
     observers: Vec<Arc<dyn Observer>>,
 }
 
-impl Events {
-    /// A stream that these observers read.
+impl EventStream {
+    /// A stream for these observers.
     #[must_use]
     pub fn new(clock: SharedClock, holder: Holder, observers: Vec<Arc<dyn Observer>>) -> Self {
-        Self {
-            seq: AtomicU64::new(0),
-            clock,
-            holder,
-            observers,
-        }
+        Self { seq: AtomicU64::new(0), clock, holder, observers }
     }
 
-    /// Tells every observer.
-    pub fn emit(&self, subject: &Subject<'_>, what: What) {
+    /// Sends an event to every observer.
+    pub fn emit(&self, subject: &EventSubject<'_>, what: EventKind) {
         let event = Event {
             seq: self.seq.fetch_add(1, Ordering::Relaxed),
             at: self.clock.now(),
@@ -375,30 +373,27 @@ impl Events {
             what,
         };
         for observer in &self.observers {
-            // A reader's defect is its own: it must cost neither a lock nor another reader the event.
-            let told = catch_unwind(AssertUnwindSafe(|| observer.on(&event)));
+            // A panic of one observer must not end the caller's task, nor hide the event from the
+            // others.
+            let told = catch_unwind(AssertUnwindSafe(|| observer.on_event(&event)));
             if told.is_err() {
-                tracing::error!(
-                    ?observer,
-                    event = event.what.label(),
-                    "a reader of events panicked"
-                );
+                tracing::error!(?observer, event = event.what.label(), "a reader of events panicked");
             }
         }
     }
 }
 
-/// What an event is about.
+/// The lock and hold that an event is about.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
-    /// Which lock.
+pub struct EventSubject<'a> {
+    /// The lock's name; `None` for policy events.
     pub name: Option<&'a Name>,
-    /// Which class.
+    /// The class concerned.
     pub class: &'a Arc<str>,
-    /// Which fence.
+    /// The fence of the hold, if it has one.
     pub fence: Option<Fence>,
-    /// Which hold or attempt.
+    /// Id of the hold or acquire; 0 for policy and operator events.
     pub hold: u64,
-    /// Whose, if it is not the client's own.
+    /// The holder, if it is not the client's own.
     pub holder: Option<&'a Holder>,
 }

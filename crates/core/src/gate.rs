@@ -1,7 +1,8 @@
 //! The process-local gate: one FIFO queue per name.
 //!
-//! One contender per process and name talks to the store, so a thousand tasks that want one lock cost the store
-//! one waiter. It is also the lock that is left when a fail-open class runs without the store.
+//! Only one contender per process and name talks to the store, so a thousand tasks that want one
+//! lock cost the store one waiter. The gate is also the lock that remains when a fail-open class
+//! runs without the store.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
@@ -9,114 +10,103 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::clock::{Clock, Moment, until};
-use crate::word::Name;
+use crate::clock::{Clock, Moment, run_until};
+use crate::types::Name;
 
-/// Where in the caller's code a hold was asked for.
-pub type Place = &'static Location<'static>;
+/// The source location of the acquire call.
+pub type CallSite = &'static Location<'static>;
 
-/// All names that this process holds or waits for.
+/// The queues of all names that this process holds or waits for.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
-    names: Arc<Mutex<HashMap<Name, Line>>>,
+    names: Arc<Mutex<HashMap<Name, NameQueue>>>,
 }
 
-/// One name: who is inside, who waits.
+// The queue of one name. It exists only while a permit for the name does.
 #[derive(Debug)]
-struct Line {
-    inside: Place,
-    waiting: VecDeque<(Place, oneshot::Sender<Permit>)>,
+struct NameQueue {
+    holder_site: CallSite,
+    waiters: VecDeque<(CallSite, oneshot::Sender<Permit>)>,
 }
 
-/// The right to be inside. Dropping it lets the next one in.
+/// The permit to contend for a name. Dropping it grants the permit to the next waiter.
 #[derive(Debug)]
 pub struct Permit {
     name: Name,
     gate: Option<Gate>,
 }
 
-/// The name is held in this very process.
+/// The timeout ended while another task of this process held the permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeldHere {
-    /// Where it was asked for.
-    pub at: Place,
+pub struct HeldLocally {
+    /// The acquire call of that task.
+    pub at: CallSite,
 }
 
 impl Gate {
-    /// Waits for its turn until `deadline`. Dropping the future leaves the line.
+    /// Waits for the permit until `deadline`. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// Someone in this process is still inside.
+    /// Another task of this process still has the permit.
     pub async fn enter(
         &self,
         name: &Name,
-        place: Place,
+        place: CallSite,
         deadline: Moment,
         clock: &dyn Clock,
-    ) -> Result<Permit, HeldHere> {
+    ) -> Result<Permit, HeldLocally> {
         let turn = {
             let mut names = self.lock();
             let Some(line) = names.get_mut(name) else {
-                names.insert(
-                    name.clone(),
-                    Line {
-                        inside: place,
-                        waiting: VecDeque::new(),
-                    },
-                );
-                return Ok(Permit {
-                    name: name.clone(),
-                    gate: Some(self.clone()),
-                });
+                names.insert(name.clone(), NameQueue { holder_site: place, waiters: VecDeque::new() });
+                return Ok(Permit { name: name.clone(), gate: Some(self.clone()) });
             };
             if clock.now() >= deadline {
-                return Err(HeldHere { at: line.inside });
+                return Err(HeldLocally { at: line.holder_site });
             }
-            line.waiting.retain(|(_, turn)| !turn.is_closed());
+            // Removes cancelled waiters here, so that a queue of short waits cannot grow without
+            // bound.
+            line.waiters.retain(|(_, turn)| !turn.is_closed());
             let (sender, turn) = oneshot::channel();
-            line.waiting.push_back((place, sender));
+            line.waiters.push_back((place, sender));
             turn
         };
-        match until(clock, deadline, turn).await {
+        match run_until(clock, deadline, turn).await {
             Some(Ok(permit)) => Ok(permit),
-            _ => Err(HeldHere {
-                at: self.lock().get(name).map_or(place, |line| line.inside),
-            }),
+            _ => Err(HeldLocally { at: self.lock().get(name).map_or(place, |line| line.holder_site) }),
         }
     }
 
-    /// How many names are held or waited for here.
+    /// The number of names that this process holds or waits for.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// No name is held here.
+    /// Returns true if this process neither holds nor waits for a name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Line>> {
-        // No step under this lock can panic half way.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Name, NameQueue>> {
+        // No step under this lock can panic half way, so a poisoned lock is harmless.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next one that is still there goes in.
-    fn leave(&self, name: &Name) {
+    /// Grants the permit to the first waiter that still exists.
+    fn release_permit(&self, name: &Name) {
         let mut names = self.lock();
         let Some(line) = names.get_mut(name) else { return };
-        while let Some((place, turn)) = line.waiting.pop_front() {
-            let permit = Permit {
-                name: name.clone(),
-                gate: Some(self.clone()),
-            };
+        while let Some((place, turn)) = line.waiters.pop_front() {
+            let permit = Permit { name: name.clone(), gate: Some(self.clone()) };
             match turn.send(permit) {
                 Ok(()) => {
-                    line.inside = place;
+                    line.holder_site = place;
                     return;
                 }
-                // It has gone: take the permit back without its drop leaving once more, and try the next.
+                // The waiter was dropped. Defuse the returned permit: its drop would call this
+                // function again under the lock.
                 Err(mut permit) => permit.gate = None,
             }
         }
@@ -127,7 +117,7 @@ impl Gate {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(gate) = self.gate.take() {
-            gate.leave(&self.name);
+            gate.release_permit(&self.name);
         }
     }
 }
@@ -144,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn first_come_first_served() {
+    async fn permits_are_granted_in_arrival_order() {
         let (gate, clock) = (Gate::default(), RuntimeClock::shared());
         let here = Location::caller();
         let first = gate.enter(&name(), here, Moment::ZERO, &*clock).await.unwrap();
@@ -169,29 +159,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn says_where_it_is_held_and_stops_on_time() {
+    async fn reports_the_call_site_of_the_holder_and_times_out() {
         let (gate, clock) = (Gate::default(), RuntimeClock::shared());
         let here = Location::caller();
         let inside = gate.enter(&name(), here, Moment::ZERO, &*clock).await.unwrap();
         assert_eq!((gate.len(), gate.is_empty()), (1, false));
         assert_eq!(
-            gate.enter(&name(), here, Moment::ZERO, &*clock)
-                .await
-                .unwrap_err(),
-            HeldHere { at: here }
+            gate.enter(&name(), here, Moment::ZERO, &*clock).await.unwrap_err(),
+            HeldLocally { at: here }
         );
         let end = clock.now() + Duration::from_secs(2);
-        assert_eq!(
-            gate.enter(&name(), here, end, &*clock).await.unwrap_err().at,
-            here
-        );
+        assert_eq!(gate.enter(&name(), here, end, &*clock).await.unwrap_err().at, here);
         assert_eq!(clock.now(), end);
         drop(inside);
         assert_eq!((gate.len(), gate.is_empty()), (0, true));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_gone_do_not_hold_up_the_line() {
+    async fn cancelled_waiters_do_not_block_the_queue() {
         let (gate, clock) = (Gate::default(), RuntimeClock::shared());
         let here = Location::caller();
         let first = gate.enter(&name(), here, Moment::ZERO, &*clock).await.unwrap();
@@ -205,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_permit_sent_to_one_who_left_goes_on_to_the_next() {
+    async fn a_permit_sent_to_a_dropped_waiter_is_passed_on() {
         let (gate, clock) = (Gate::default(), RuntimeClock::shared());
         let here = Location::caller();
         let first = gate.enter(&name(), here, Moment::ZERO, &*clock).await.unwrap();

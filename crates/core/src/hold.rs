@@ -3,278 +3,253 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Moment, SharedClock};
-use crate::error::{Lost, NoFence};
+use crate::clock::SharedClock;
+use crate::deadline::Deadline;
+use crate::error::{FenceError, LeaseLost};
 use crate::event::Loss;
-use crate::keeper::{Command, Handle};
-use crate::life::{Life, Outcome, State};
-use crate::word::{Fence, Name};
+use crate::keeper::{KeeperCommand, KeeperHandle};
+use crate::life::{HoldMachine, ReleaseOutcome};
+use crate::types::{Fence, Name};
 
-/// Against whom a hold is exclusive.
+/// The scope in which a hold is exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exclusivity {
-    /// Against everyone who asks the store.
+    /// Exclusive among all clients of the store.
     Distributed,
-    /// Against this process only: the store could not be asked and the class is fail-open.
+    /// Exclusive in this process only: the store did not answer and the class is fail-open.
     LocalOnly,
 }
 
-/// How sure a hold is.
+/// The status of a hold at the moment of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Standing {
-    /// The lease is confirmed.
+pub enum HoldStatus {
+    /// The store confirmed the lease and its deadline has not passed.
     Proven,
-    /// Work goes on without a lease that can be proven.
+    /// Work continues without a lease that can be proven.
     Unproven,
-    /// There never was one.
+    /// The hold never had a lease.
     LocalOnly,
-    /// It is over.
+    /// The hold ended for this reason.
     Lost(Loss),
+    /// The guard was released or dropped. Only [`Hold::deadlines`] shows it, since no guard is left.
+    Released,
 }
 
-/// What keeper and guard share about one hold. The keeper writes it, the guard reads it at the moment of use.
+/// The state of one hold that the keeper and the guard share. The keeper writes it; the guard reads
+/// it at the moment of use.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    view: Mutex<View>,
+pub(crate) struct SharedHold {
+    fence: Mutex<Option<Fence>>,
+    deadline: watch::Sender<Deadline>,
     cancel: CancellationToken,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct View {
-    standing: Standing,
-    /// Not to be passed, whatever the standing says: the keeper may be late.
-    deadline: Moment,
-    /// `max_hold` is over: the same end, for another reason.
-    limit: Moment,
-    /// The lease's own deadline has passed although the class lets work go on.
-    proven_until: Moment,
-    fence: Option<Fence>,
-}
-
-impl Shared {
-    pub(crate) fn new(life: &Life) -> Arc<Self> {
-        let shared = Self {
-            view: Mutex::new(View {
-                standing: Standing::Proven,
-                deadline: Moment::ZERO,
-                limit: Moment::FAR,
-                proven_until: Moment::ZERO,
-                fence: None,
-            }),
+impl SharedHold {
+    pub(crate) fn new(life: &HoldMachine) -> Arc<Self> {
+        Arc::new(Self {
+            fence: Mutex::new(life.fence()),
+            deadline: watch::Sender::new(life.deadline()),
             cancel: CancellationToken::new(),
-        };
-        shared.update(life);
-        Arc::new(shared)
+        })
     }
 
-    /// Takes over what the machine says.
-    pub(crate) fn update(&self, life: &Life) {
-        let mut view = self.lock();
-        view.fence = life.fence();
-        view.deadline = life.deadline();
-        view.limit = life.limit();
-        match life.state() {
-            State::Proven { deadline } => {
-                view.standing = Standing::Proven;
-                view.proven_until = deadline;
+    /// Copies the state of the machine.
+    pub(crate) fn update(&self, life: &HoldMachine) {
+        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = life.fence();
+        let next = life.deadline();
+        self.deadline.send_if_modified(|current| {
+            let before = *current;
+            match (before.status, next.status) {
+                // The first end is final: a lost hold stays lost when its guard is dropped.
+                (HoldStatus::Lost(_) | HoldStatus::Released, _) => {}
+                // The moments stay: the supervisor of a lost hold still needs them.
+                (_, HoldStatus::Lost(_) | HoldStatus::Released) => current.status = next.status,
+                _ => *current = next,
             }
-            State::Unproven { .. } => view.standing = Standing::Unproven,
-            State::LocalOnly { .. } => view.standing = Standing::LocalOnly,
-            State::Lost(loss) => view.standing = Standing::Lost(loss),
-            // The guard is gone or about to be: what it last saw stays.
-            State::Releasing { .. } | State::Owing { .. } | State::Done(_) => {}
-        }
+            *current != before
+        });
     }
 
-    /// Fires the cancellation. The view already says why.
+    /// Fires the cancellation. `update` must have stored the reason before.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    fn lock(&self) -> MutexGuard<'_, View> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fence(&self) -> Option<Fence> {
+        *self.fence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The comparison made at the moment of use.
-    fn judge(&self, now: Moment) -> Standing {
-        let view = self.lock();
-        match view.standing {
-            Standing::Lost(loss) => Standing::Lost(loss),
-            // In the machine's order, so that guard and event give the same reason.
-            _ if now >= view.limit => Standing::Lost(Loss::MaxHold),
-            _ if now >= view.deadline => Standing::Lost(Loss::Deadline),
-            Standing::Proven if now >= view.proven_until => Standing::Unproven,
-            standing => standing,
-        }
+    fn deadline(&self) -> Deadline {
+        *self.deadline.borrow()
     }
 }
 
 /// A held lock.
 ///
-/// **Dropping it** hands the lease to the background, which releases it with the same bounds and the same bookkeeping
-/// as [`release`](Self::release): it never blocks and never panics, but when it has happened only `release` can tell.
-/// If the process ends first, the lease runs out by its TTL.
+/// **Dropping it** releases the lease in the background, with the same bounds and accounting as
+/// [`release`](Self::release). The drop never blocks and never panics, but only `release` reports
+/// the outcome. If the process ends first, the lease expires by its TTL.
 pub struct Hold {
     pub(crate) id: u64,
     pub(crate) name: Name,
     pub(crate) class: Arc<str>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) keeper: Handle,
+    pub(crate) shared: Arc<SharedHold>,
+    pub(crate) keeper: KeeperHandle,
     pub(crate) clock: SharedClock,
 }
 
 impl Hold {
-    /// What is held.
+    /// The locked name.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The class it is held under.
+    /// The class under which it was acquired.
     #[must_use]
     pub fn class(&self) -> &str {
         &self.class
     }
 
-    /// May work go on? Reads the clock: call it right before each protected step. A process that slept through its
-    /// lease finds out here, before it does anything.
+    /// Checks that work may continue. Reads the clock: call it right before each protected step. A
+    /// process that was suspended past its lease finds out here, before it acts.
     ///
     /// # Errors
-    /// The hold is over: stop.
-    pub fn check(&self) -> Result<(), Lost> {
-        match self.shared.judge(self.clock.now()) {
-            Standing::Lost(reason) => Err(self.lost_for(reason)),
+    /// The hold ended: stop the work.
+    pub fn check(&self) -> Result<(), LeaseLost> {
+        match self.status() {
+            HoldStatus::Lost(reason) => Err(self.lost_error(reason)),
             _ => Ok(()),
         }
     }
 
-    /// How sure it is, now.
+    /// The status now.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        self.shared.judge(self.clock.now())
+    pub fn status(&self) -> HoldStatus {
+        self.shared.deadline().judge(self.clock.now())
     }
 
-    /// Against whom it is exclusive, now.
+    /// The deadline of the work, with a notification when it moves and when the hold ends. The
+    /// receiver may outlive the hold.
+    #[must_use]
+    pub fn deadlines(&self) -> watch::Receiver<Deadline> {
+        self.shared.deadline.subscribe()
+    }
+
+    /// The scope of exclusivity now.
     #[must_use]
     pub fn exclusivity(&self) -> Exclusivity {
-        match self.standing() {
-            Standing::LocalOnly => Exclusivity::LocalOnly,
+        match self.status() {
+            HoldStatus::LocalOnly => Exclusivity::LocalOnly,
             _ => Exclusivity::Distributed,
         }
     }
 
-    /// The number to send with each protected write. Checks first.
+    /// The fence to send with each protected write. Checks the hold first.
     ///
     /// # Errors
-    /// The hold is over, or it is local only and no store has issued a fence.
-    pub fn fence(&self) -> Result<Fence, NoFence> {
+    /// The hold ended, or it is local-only and no store has issued a fence.
+    pub fn fence(&self) -> Result<Fence, FenceError> {
         self.check()?;
-        self.shared.lock().fence.ok_or_else(|| NoFence::LocalOnly {
-            name: self.name.clone(),
-        })
+        self.shared.fence().ok_or_else(|| FenceError::LocalOnly { name: self.name.clone() })
     }
 
-    /// Like [`fence`](Self::fence), for targets that take a write twice: a local-only hold answers `None`.
+    /// Like [`fence`](Self::fence), but returns `None` for a local-only hold. For targets that
+    /// accept a repeated write.
     ///
     /// # Errors
-    /// The hold is over.
-    pub fn unfenced(&self) -> Result<Option<Fence>, Lost> {
+    /// The hold ended.
+    pub fn fence_if_any(&self) -> Result<Option<Fence>, LeaseLost> {
         self.check()?;
-        Ok(self.shared.lock().fence)
+        Ok(self.shared.fence())
     }
 
-    /// How long work may go on without another confirmed renewal; zero if the hold is over.
+    /// How long work may continue without another confirmed renewal; zero if the hold ended.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let now = self.clock.now();
-        match self.shared.judge(now) {
-            Standing::Lost(_) => Duration::ZERO,
-            _ => self.shared.lock().deadline.since(now),
+        let (deadline, now) = (self.shared.deadline(), self.clock.now());
+        match deadline.judge(now) {
+            HoldStatus::Lost(_) => Duration::ZERO,
+            _ => deadline.stop_at().since(now),
         }
     }
 
-    /// How long nobody else can be granted the name: what is left of the confirmed lease, and zero if there is none that can
-    /// be proven. Shorter than [`remaining`](Self::remaining) only where the class lets work go on without proof.
+    /// How long no other client can be granted the name: the rest of the confirmed lease, zero if
+    /// no lease can be proven. Shorter than [`remaining`](Self::remaining) only where the class
+    /// lets unproven work continue.
     #[must_use]
     pub fn proven_for(&self) -> Duration {
-        let now = self.clock.now();
-        match self.shared.judge(now) {
-            Standing::Proven => {
-                let view = self.shared.lock();
-                view.proven_until.min(view.deadline).since(now)
-            }
+        let (deadline, now) = (self.shared.deadline(), self.clock.now());
+        match deadline.judge(now) {
+            HoldStatus::Proven => deadline.proven_until.min(deadline.limit).since(now),
             _ => Duration::ZERO,
         }
     }
 
-    /// Code that wants `name` locked and gets this hold passed is covered by it, if it is the same name and still good.
-    /// Locks are not reentrant: this is how to call such code while holding.
+    /// Checks that this hold covers `name`. Locks are not reentrant: pass the hold to code that
+    /// needs `name` locked, and let that code call this.
     ///
     /// # Errors
-    /// It is another name's, or it is over.
-    pub fn cover(&self, name: &Name) -> Result<&Self, NotCovered> {
+    /// The hold is for another name, or it ended.
+    pub fn cover(&self, name: &Name) -> Result<&Self, CoverError> {
         if self.name != *name {
-            return Err(NotCovered::OtherName {
-                held: self.name.clone(),
-                wanted: name.clone(),
-            });
+            return Err(CoverError::OtherName { held: self.name.clone(), wanted: name.clone() });
         }
         self.check()?;
         Ok(self)
     }
 
-    /// Ends when the hold is lost, and says why. Does not depend on the keeper being alive: the deadline is watched
-    /// here too.
-    pub async fn lost(&self) -> Lost {
+    /// Completes when the hold is lost, with the reason. It does not depend on a live keeper: the
+    /// deadline is watched here too.
+    pub async fn lost(&self) -> LeaseLost {
         loop {
-            let now = self.clock.now();
-            if let Standing::Lost(reason) = self.shared.judge(now) {
-                return self.lost_for(reason);
+            let deadline = self.shared.deadline();
+            if let HoldStatus::Lost(reason) = deadline.judge(self.clock.now()) {
+                return self.lost_error(reason);
             }
-            let deadline = self.shared.lock().deadline;
             tokio::select! {
-                // In this order and not at random: a run repeats from its seed.
+                // Fixed order: a random one would break replay from a seed.
                 biased;
                 () = self.shared.cancel.cancelled() => {
-                    if let Standing::Lost(reason) = self.shared.judge(self.clock.now()) {
-                        return self.lost_for(reason);
+                    if let HoldStatus::Lost(reason) = self.status() {
+                        return self.lost_error(reason);
                     }
-                    // Cancelled is final; a standing that does not say why yet is about to.
+                    // Cancellation is final; the reason is about to be stored.
                     tokio::task::yield_now().await;
                 }
-                // The deadline may have moved on by then: look again.
-                () = self.clock.sleep_until(deadline) => {}
+                // A renewal may have moved the deadline: compare again.
+                () = self.clock.sleep_until(deadline.stop_at()) => {}
             }
         }
     }
 
-    /// Fires once when the hold is lost, for code that takes a token.
+    /// A token that is cancelled once, when the hold is lost.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.shared.cancel.child_token()
     }
 
-    /// Runs `work` as long as the hold is good. The hold is checked before every step of the work, so a process that
-    /// wakes up past its deadline runs none; on loss the work is dropped where it stands.
+    /// Runs `work` while the hold is good. The hold is checked before every poll of the work, so a
+    /// process that wakes up past its deadline runs none of it. On loss the work is dropped.
     ///
     /// # Errors
-    /// Lost, with the work's result if it had one by then.
-    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, (Lost, Option<T>)> {
+    /// The hold was lost; with the work's result, if it had one by then.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, (LeaseLost, Option<T>)> {
         let mut work = pin!(work);
         let mut lost = pin!(self.lost());
         std::future::poll_fn(|cx| {
             if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
                 return Poll::Ready(Err((lost, None)));
             }
-            // Timers can be late after a pause; the comparison is not.
+            // Timers can fire late after a suspension; the comparison cannot.
             if let Err(lost) = self.check() {
                 return Poll::Ready(Err((lost, None)));
             }
@@ -289,36 +264,28 @@ impl Hold {
         .await
     }
 
-    /// Gives the lease back and says how that went. The release itself does not depend on this future: if it is
-    /// dropped, the release goes on. It never fails: what could not be confirmed is [`Outcome::Debt`].
-    pub async fn release(self) -> Outcome {
+    /// Releases the lease and returns the outcome. The release does not depend on this future: it
+    /// continues if the future is dropped. It never fails: an unconfirmed release is
+    /// [`ReleaseOutcome::Debt`].
+    pub async fn release(self) -> ReleaseOutcome {
         let (answer, outcome) = oneshot::channel();
-        self.keeper.send(Command::Release {
-            id: self.id,
-            answer: Some(answer),
-        });
+        self.keeper.send(KeeperCommand::Release { id: self.id, answer: Some(answer) });
         match outcome.await {
             Ok(outcome) => outcome,
-            // The keeper died with it: nobody can say more than that the lease runs out.
-            Err(_) => Outcome::Skipped,
+            // The keeper ended without an answer: the lease will expire by its TTL.
+            Err(_) => ReleaseOutcome::Skipped,
         }
     }
 
-    fn lost_for(&self, reason: Loss) -> Lost {
-        Lost {
-            name: self.name.clone(),
-            reason,
-        }
+    fn lost_error(&self, reason: Loss) -> LeaseLost {
+        LeaseLost { name: self.name.clone(), reason }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // After `release` this is a repetition that the machine ignores.
-        self.keeper.send(Command::Release {
-            id: self.id,
-            answer: None,
-        });
+        // After `release` this is a repetition, which the machine ignores.
+        self.keeper.send(KeeperCommand::Release { id: self.id, answer: None });
     }
 }
 
@@ -327,25 +294,25 @@ impl fmt::Debug for Hold {
         f.debug_struct("Hold")
             .field("name", &self.name)
             .field("class", &self.class)
-            .field("standing", &self.standing())
-            .field("fence", &self.shared.lock().fence)
+            .field("standing", &self.status())
+            .field("fence", &self.shared.fence())
             .finish_non_exhaustive()
     }
 }
 
-/// A hold does not cover what was asked.
+/// The hold does not cover the name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotCovered {
-    /// It is another name's.
+pub enum CoverError {
+    /// The hold is for another name.
     #[error("a hold of {held} does not cover {wanted}")]
     OtherName {
-        /// What is held.
+        /// The name that the hold locks.
         held: Name,
-        /// What is wanted.
+        /// The name that the caller needs locked.
         wanted: Name,
     },
-    /// It is over.
+    /// The hold ended.
     #[error(transparent)]
-    Lost(#[from] Lost),
+    Lost(#[from] LeaseLost),
 }

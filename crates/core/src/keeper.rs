@@ -1,10 +1,11 @@
-//! One per client: drives the machines. Due renewals in batches, deadlines, healing, releases, debts.
+//! The keeper task of a client: it drives the state machines of all holds.
 //!
-//! The keeper only moves bytes and timers; every decision is the machine's (`life/`). It is one task that owns all
-//! lives, so no two steps of a life can race. Store calls run beside it and report back through a channel.
+//! The keeper only executes: it sends batched renewals, heals and releases, and keeps the timers.
+//! The machine in `life/` makes every decision. One task owns all machines, so no two steps of one
+//! can race. Store calls run in their own tasks and report back through a channel.
 
-mod answer;
 mod command;
+mod completion;
 mod entry;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,58 +14,56 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-pub use command::Left;
-pub(crate) use command::{Command, Handle};
-pub(crate) use entry::Entry;
+pub use command::PendingWork;
+pub(crate) use command::{KeeperCommand, KeeperHandle};
+pub(crate) use entry::HoldEntry;
 
-use crate::call::{self, Answered};
 use crate::clock::Moment;
-use crate::event::{Loss, Subject, What};
-use crate::life::{Effect, Input, Life, State};
+use crate::context::Context;
+use crate::event::{EventKind, EventSubject, Loss};
+use crate::life::{Effect, HoldMachine, HoldState, Input};
 use crate::policy::{Class, PolicyBook};
-use crate::store::{Ask, Claim, Giving, Renewal, TOMBSTONE};
-use crate::tools::Tools;
-use crate::word::{Name, Token};
+use crate::store::{AcquireRequest, ReleaseAuthority, ReleaseRequest, RenewRequest, TOMBSTONE_TTL};
+use crate::store_call::{self, CallCompletion};
+use crate::types::{Name, Token};
 
-/// The most commands of one turn: timers must not wait behind a flood.
-const TURN: usize = 128;
+// Bounds the commands per turn: timers must not wait behind a flood of commands.
+const MAX_COMMANDS_PER_TURN: usize = 128;
 
-/// The task that keeps.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    tools: Tools,
-    book: Arc<PolicyBook>,
-    commands: mpsc::UnboundedReceiver<Command>,
-    answers: mpsc::UnboundedReceiver<Answered>,
-    answer: mpsc::UnboundedSender<Answered>,
-    /// In the order of their numbers: what concerns all of them happens in the same order every time.
-    entries: BTreeMap<u64, Entry>,
+    context: Context,
+    policies: Arc<PolicyBook>,
+    commands: mpsc::UnboundedReceiver<KeeperCommand>,
+    completions: mpsc::UnboundedReceiver<CallCompletion>,
+    completion_sender: mpsc::UnboundedSender<CallCompletion>,
+    // Ordered by id: a step that concerns all holds runs in the same order in every replay.
+    entries: BTreeMap<u64, HoldEntry>,
     timers: BTreeSet<(Moment, u64)>,
-    /// Renewals that are due in this turn, by their time-out.
-    due: BTreeMap<Duration, Vec<(u64, Renewal)>>,
-    /// The client has shut down. A hold whose grant was on its way here meanwhile, on another thread, ends as it comes.
-    ended: bool,
+    // Renewals due in this turn, grouped by timeout: one store call has one timeout.
+    due_renewals: BTreeMap<Duration, Vec<(u64, RenewRequest)>>,
+    // After a shutdown, a hold whose grant was in flight on another thread ends as soon as it is
+    // adopted.
+    shut_down: bool,
 }
 
 impl Keeper {
-    /// Starts the task on the current runtime. It ends when every handle is gone and nothing is left to do.
-    pub(crate) fn spawn(tools: Tools, book: Arc<PolicyBook>) -> Handle {
+    /// Starts the task on the current runtime. It ends when every handle is dropped and no entry is
+    /// left.
+    pub(crate) fn spawn(context: Context, book: Arc<PolicyBook>) -> KeeperHandle {
         let (sender, commands) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
-        let handle = Handle {
-            sender,
-            tools: tools.clone(),
-        };
+        let handle = KeeperHandle { sender, context: context.clone() };
         let keeper = Self {
-            tools,
-            book,
+            context,
+            policies: book,
             commands,
-            answers,
-            answer,
+            completions: answers,
+            completion_sender: answer,
             entries: BTreeMap::new(),
             timers: BTreeSet::new(),
-            due: BTreeMap::new(),
-            ended: false,
+            due_renewals: BTreeMap::new(),
+            shut_down: false,
         };
         tokio::spawn(keeper.run());
         handle
@@ -74,140 +73,139 @@ impl Keeper {
         let mut open = true;
         while open || !self.entries.is_empty() {
             let next = self.timers.first().map_or(Moment::FAR, |(at, _)| *at);
-            let sleep = self.tools.clock.sleep_until(next);
+            let sleep = self.context.clock.sleep_until(next);
             tokio::select! {
+                // Fixed order: a random one would break replay from a seed.
                 biased;
-                Some(answered) = self.answers.recv() => self.answered(answered),
+                Some(answered) = self.completions.recv() => self.on_completion(answered),
                 command = self.commands.recv(), if open => match command {
-                    Some(command) => self.command(command),
+                    Some(command) => self.on_command(command),
                     None => open = false,
                 },
                 () = sleep, if next < Moment::FAR => {}
             }
-            // What has come meanwhile belongs to the same turn, and its renewals to the same batch.
-            while let Ok(answered) = self.answers.try_recv() {
-                self.answered(answered);
+            // Drain what arrived meanwhile, so that its renewals join the same batch.
+            while let Ok(answered) = self.completions.try_recv() {
+                self.on_completion(answered);
             }
-            for _ in 0..TURN {
+            for _ in 0..MAX_COMMANDS_PER_TURN {
                 let Ok(command) = self.commands.try_recv() else {
                     break;
                 };
-                self.command(command);
+                self.on_command(command);
             }
-            self.tick();
+            self.step_due_holds();
             self.send_renewals();
         }
     }
 
-    fn command(&mut self, command: Command) {
+    fn on_command(&mut self, command: KeeperCommand) {
         match command {
-            Command::Adopt(entry) => {
+            KeeperCommand::Adopt(entry) => {
                 let id = entry.id;
                 self.entries.insert(id, *entry);
-                // Its acquire may have begun under another policy, and waited for long.
-                self.look_again(id);
-                if self.ended {
-                    self.step(id, Input::End(Loss::Shutdown));
+                // The acquire may have waited for long, so the policy may have changed since it
+                // began.
+                self.apply_current_policy(id);
+                if self.shut_down {
+                    self.step(id, Input::ForceEnd(Loss::Shutdown));
                 }
             }
-            Command::Release { id, answer } => {
+            KeeperCommand::Release { id, answer } => {
                 if let Some(entry) = self.entries.get_mut(&id) {
                     match (answer, entry.outcome) {
+                        // Already finished: a second release call gets the same outcome.
                         (Some(answer), Some(outcome)) => {
                             let _ = answer.send(outcome);
                         }
-                        (Some(answer), None) => entry.waiting.push(answer),
+                        (Some(answer), None) => entry.release_waiters.push(answer),
                         (None, _) => {}
                     }
                 }
                 self.step(id, Input::Release);
             }
-            Command::Undo {
-                id,
-                name,
-                token,
-                class,
-            } => {
-                let now = self.tools.clock.now();
-                self.undo(id, name, token, class, now);
+            KeeperCommand::Undo { id, name, token, class } => {
+                let now = self.context.clock.now();
+                self.start_undo(id, name, token, class, now);
             }
-            Command::Policies => {
+            KeeperCommand::PoliciesChanged => {
                 let ids: Vec<_> = self.entries.keys().copied().collect();
-                ids.into_iter().for_each(|id| self.look_again(id));
+                ids.into_iter().for_each(|id| self.apply_current_policy(id));
             }
-            Command::EndAll => {
-                self.ended = true;
+            KeeperCommand::EndAll => {
+                self.shut_down = true;
                 let ids: Vec<_> = self.entries.keys().copied().collect();
-                ids.into_iter()
-                    .for_each(|id| self.step(id, Input::End(Loss::Shutdown)));
+                ids.into_iter().for_each(|id| self.step(id, Input::ForceEnd(Loss::Shutdown)));
             }
-            Command::Count(answer) => {
-                let _ = answer.send(self.count());
+            KeeperCommand::Count(answer) => {
+                let _ = answer.send(self.count_pending());
             }
         }
     }
 
-    /// The hold lives by the class in force. Where there is none that fits it any more, it keeps what it has.
-    fn look_again(&mut self, id: u64) {
-        let now = self.tools.clock.now();
+    /// Applies the class in force. A hold keeps its old class if the class no longer exists or no
+    /// longer fits the request's options.
+    fn apply_current_policy(&mut self, id: u64) {
+        let now = self.context.clock.now();
         let Some(entry) = self.entries.get(&id) else {
             return;
         };
         let name = &entry.life.class().name;
-        let class = self.book.in_force(name, &entry.tweaks, now);
+        let class = self.policies.class_for_request(name, &entry.options, now);
         self.step(id, class.map_or(Input::Tick, Input::PolicyChanged));
     }
 
-    fn undo(&mut self, id: u64, name: Name, token: Token, class: Arc<Class>, from: Moment) {
-        let life = Life::undo(class, self.tools.random.bits(), from);
-        self.entries.insert(id, Entry::new(id, life, name, token, None));
+    fn start_undo(&mut self, id: u64, name: Name, token: Token, class: Arc<Class>, from: Moment) {
+        let life = HoldMachine::undo(class, self.context.random.bits(), from);
+        self.entries.insert(id, HoldEntry::new(id, life, name, token, None));
         self.step(id, Input::Tick);
     }
 
-    /// Steps every life whose time has come.
-    fn tick(&mut self) {
-        let now = self.tools.clock.now();
+    /// Steps every machine whose timer is due.
+    fn step_due_holds(&mut self) {
+        let now = self.context.clock.now();
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, id));
             if let Some(entry) = self.entries.get_mut(&id) {
-                entry.wake = Moment::FAR;
+                entry.wake_at = Moment::FAR;
             }
             self.step(id, Input::Tick);
         }
     }
 
-    /// One step of one life, and what follows from it.
+    /// Executes one step of one machine and its effects.
     fn step(&mut self, id: u64, input: Input) {
-        let now = self.tools.clock.now();
+        let now = self.context.clock.now();
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
         let mut effects = Vec::new();
         entry.life.step(input, now, &mut effects);
-        // The guard sees the new state before anyone hears of it.
+        // Before the effects: the guard must have the new state before an observer or waiter reacts
+        // to it.
         entry.shared.update(&entry.life);
         for effect in effects {
-            self.carry_out(id, effect);
+            self.execute(id, effect);
         }
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        if entry.life.finished() {
-            self.timers.remove(&(entry.wake, id));
+        if entry.life.is_finished() {
+            self.timers.remove(&(entry.wake_at, id));
             self.entries.remove(&id);
             return;
         }
         let wake = entry.life.wake_at();
-        if wake != entry.wake {
-            self.timers.remove(&(entry.wake, id));
-            entry.wake = wake;
+        if wake != entry.wake_at {
+            self.timers.remove(&(entry.wake_at, id));
+            entry.wake_at = wake;
             if wake < Moment::FAR {
                 self.timers.insert((wake, id));
             }
         }
     }
 
-    fn carry_out(&mut self, id: u64, effect: Effect) {
+    fn execute(&mut self, id: u64, effect: Effect) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
@@ -215,76 +213,82 @@ impl Keeper {
         match effect {
             Effect::Renew => {
                 let Some(fence) = entry.life.fence() else { return };
-                let renewal = Renewal {
+                let renewal = RenewRequest {
                     name: entry.name.clone(),
                     token: entry.token.clone(),
                     fence,
                     ttl: class.ttl,
                     lock_delay: class.release.lock_delay,
                 };
-                self.due
-                    .entry(class.renew.timeout)
-                    .or_default()
-                    .push((id, renewal));
+                self.due_renewals.entry(class.renew.timeout).or_default().push((id, renewal));
             }
             Effect::Heal => {
-                let heirs = entry.heirs.as_ref();
+                let heirs = entry.token_source.as_ref();
+                // Kept across retries until the outcome is known: a lost grant would otherwise look
+                // foreign.
                 let token = entry
                     .heal_token
                     .get_or_insert_with(|| {
-                        heirs.and_then(|heirs| heirs.next()).unwrap_or_else(|| {
-                            let someone = self.tools.someone(&entry.token);
-                            let holder = someone.as_ref().unwrap_or(&self.tools.holder);
-                            Token::fresh(holder, &class.name, &*self.tools.random)
+                        heirs.and_then(|heirs| heirs.next_token()).unwrap_or_else(|| {
+                            let someone = self.context.foreign_holder(&entry.token);
+                            let holder = someone.as_ref().unwrap_or(&self.context.holder);
+                            Token::fresh(holder, &class.name, &*self.context.random)
                         })
                     })
                     .clone();
-                let mut ask = Ask::new(entry.name.clone(), token, class.ttl);
+                let mut ask = AcquireRequest::new(entry.name.clone(), token, class.ttl);
                 ask.lock_delay = class.release.lock_delay;
-                ask.floor = self.tools.floors.of(&entry.name);
-                call::heal(&self.tools, id, ask, class.acquire.timeout, self.answer.clone());
+                ask.floor = self.context.floors.get(&entry.name);
+                store_call::heal(
+                    &self.context,
+                    id,
+                    ask,
+                    class.acquire.timeout,
+                    self.completion_sender.clone(),
+                );
             }
             Effect::Release { .. } => {
-                let giving = Giving {
+                let giving = ReleaseRequest {
                     name: entry.name.clone(),
-                    claim: Claim::Owner(entry.token.clone()),
-                    tombstone: entry.life.leaves_tombstone().then_some(TOMBSTONE),
+                    authority: ReleaseAuthority::Owner(entry.token.clone()),
+                    tombstone: entry.life.leaves_tombstone().then_some(TOMBSTONE_TTL),
                 };
-                call::release(
-                    &self.tools,
+                store_call::release(
+                    &self.context,
                     id,
                     giving,
                     class.release.timeout,
-                    self.answer.clone(),
+                    self.completion_sender.clone(),
                 );
             }
-            Effect::TakeOver => {
+            Effect::AdoptHealToken => {
                 if let Some(token) = entry.heal_token.take() {
                     entry.token = token;
-                    if let (Some(heirs), Some(fence)) = (&entry.heirs, entry.life.fence()) {
-                        heirs.taken(&entry.token, fence);
+                    if let (Some(heirs), Some(fence)) = (&entry.token_source, entry.life.fence()) {
+                        heirs.token_adopted(&entry.token, fence);
                     }
                 }
             }
-            Effect::GiveBack => {
+            Effect::UndoHeal => {
                 if let Some(token) = entry.heal_token.take() {
-                    let (name, undo) = (entry.name.clone(), self.tools.next_id());
-                    let now = self.tools.clock.now();
-                    self.undo(undo, name, token, class, now);
+                    let (name, undo) = (entry.name.clone(), self.context.next_id());
+                    let now = self.context.clock.now();
+                    self.start_undo(undo, name, token, class, now);
                 }
             }
-            Effect::Forget { from } => {
+            Effect::UndoLate { from } => {
                 let (name, token) = (entry.name.clone(), entry.token.clone());
-                let undo = self.tools.next_id();
-                self.undo(undo, name, token, class, from);
+                let undo = self.context.next_id();
+                self.start_undo(undo, name, token, class, from);
             }
             Effect::Cancel(_) => entry.shared.cancel(),
-            Effect::Emit(what) => emit(&self.tools, entry, what),
+            Effect::Emit(what) => emit(&self.context, entry, what),
             Effect::Finish(outcome) => {
                 entry.outcome = Some(outcome);
-                // The next one in this process may come in before the caller hears of it.
+                // The work is over, so the next local waiter may enter before the caller receives
+                // the outcome.
                 entry.permit = None;
-                for answer in entry.waiting.drain(..) {
+                for answer in entry.release_waiters.drain(..) {
                     let _ = answer.send(outcome);
                 }
             }
@@ -292,26 +296,24 @@ impl Keeper {
     }
 
     fn send_renewals(&mut self) {
-        for (within, batch) in std::mem::take(&mut self.due) {
-            call::renew(&self.tools, batch, within, self.answer.clone());
+        for (within, batch) in std::mem::take(&mut self.due_renewals) {
+            store_call::renew(&self.context, batch, within, self.completion_sender.clone());
         }
     }
 
-    fn count(&self) -> Left {
-        let mut left = Left::default();
+    fn count_pending(&self) -> PendingWork {
+        let mut left = PendingWork::default();
         for entry in self.entries.values() {
             match entry.life.state() {
-                State::Proven { .. } | State::Unproven { .. } | State::LocalOnly { .. } | State::Lost(_) => {
-                    left.holds += 1
-                }
-                State::Owing {
-                    undo: true,
-                    attempt: 0,
-                    ..
-                } => left.later += 1,
-                State::Owing { undo: true, .. } => left.undos += 1,
-                State::Owing { .. } => left.debts += 1,
-                State::Releasing { .. } | State::Done(_) => left.releasing += 1,
+                HoldState::Proven { .. }
+                | HoldState::Unproven { .. }
+                | HoldState::LocalOnly { .. }
+                | HoldState::Lost(_) => left.holds += 1,
+                // An undo without an attempt has not started yet: it waits for its lease to expire.
+                HoldState::Debt { undo: true, attempt: 0, .. } => left.deferred_undos += 1,
+                HoldState::Debt { undo: true, .. } => left.undos += 1,
+                HoldState::Debt { .. } => left.debts += 1,
+                HoldState::Releasing { .. } | HoldState::Done(_) => left.releasing += 1,
             }
         }
         left
@@ -319,28 +321,30 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// A keeper that dies (a panic, the runtime's end) takes no hold with it silently: each is lost, and says so.
+    // A keeper that ends early (panic, runtime shutdown) must not leave holds that believe they are
+    // renewed.
     fn drop(&mut self) {
-        // Holds that were granted a moment ago are still on their way here.
+        // Holds that were granted a moment ago may still be queued as commands.
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            if let Command::Adopt(entry) = command {
+            if let KeeperCommand::Adopt(entry) = command {
                 self.entries.insert(entry.id, *entry);
             }
         }
         for entry in self.entries.values_mut() {
-            lose(&self.tools, entry);
+            mark_lost(&self.context, entry);
         }
     }
 }
 
-/// Nobody keeps this hold any more.
-fn lose(tools: &Tools, entry: &mut Entry) {
+/// Marks a hold as lost because no keeper renews it.
+fn mark_lost(tools: &Context, entry: &mut HoldEntry) {
     let mut effects = Vec::new();
     let now = tools.clock.now();
-    entry.life.step(Input::End(Loss::KeeperGone), now, &mut effects);
+    entry.life.step(Input::ForceEnd(Loss::KeeperGone), now, &mut effects);
     entry.shared.update(&entry.life);
     for effect in effects {
+        // Only local effects: there is no task left to call the store from.
         match effect {
             Effect::Cancel(_) => entry.shared.cancel(),
             Effect::Emit(what) => emit(tools, entry, what),
@@ -349,14 +353,14 @@ fn lose(tools: &Tools, entry: &mut Entry) {
     }
 }
 
-fn emit(tools: &Tools, entry: &Entry, what: What) {
-    let someone = tools.someone(&entry.token);
-    let subject = Subject {
+fn emit(context: &Context, entry: &HoldEntry, what: EventKind) {
+    let someone = context.foreign_holder(&entry.token);
+    let subject = EventSubject {
         name: Some(&entry.name),
         class: &entry.life.class().name,
         fence: entry.life.fence(),
         hold: entry.id,
         holder: someone.as_ref(),
     };
-    tools.events.emit(&subject, what);
+    context.events.emit(&subject, what);
 }

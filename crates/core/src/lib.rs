@@ -1,11 +1,23 @@
-//! Leases with explicit failure policy: for every workload risk class it is data what happens when acquire errs, when
-//! renewal fails and when release fails.
+//! Leases with an explicit failure policy. Each workload risk class states, as data, what happens
+//! when an acquire fails, when a renewal fails and when a release fails.
 //!
-//! The modules in the order a lock lives: [`request`] is what a caller asks for; [`gate`] lets one contender per process
-//! and name through; [`breaker`] knows whether the store is worth asking; [`acquire`] asks, waits and undoes;
-//! [`deadline`] judges time; [`life`] is a hold's life as a pure state machine; [`hold`] is the guard; the keeper drives
-//! the machines; [`policy`] holds the classes; [`store`] is the trait that engines implement, [`memory`] the reference;
-//! [`event`] is the one stream that [`observe`] reads.
+//! The modules, in the order in which a lock uses them:
+//!
+//! - [`request`]: the caller's acquire request and its options.
+//! - [`gate`]: the process-local queue, one contender per process and name.
+//! - [`breaker`]: the circuit breaker in front of the store.
+//! - [`acquire`]: the pure acquire machine and the async driver that runs it.
+//! - [`deadline`]: the rules that compare time.
+//! - [`life`]: one hold as a pure state machine; the private `keeper` task drives these machines.
+//! - [`hold`]: the guard that a successful acquire returns.
+//! - [`policy`]: the classes in force and how they change.
+//! - [`store`]: the trait that every storage engine implements; [`memory`] is the reference engine;
+//!   [`adapter`] wraps another store.
+//! - [`event`]: the event stream; [`observe`] turns it into logs, counters and history.
+//! - [`types`]: names, tokens, fences and other validated values; [`clock`] and [`rng`]: injected
+//!   time and randomness.
+//!
+//! Terms: see `docs/glossary.md`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,46 +43,49 @@
 //! # }
 //! ```
 //!
-//! **Promised**: at most one distributed hold of a name is within its deadline (I1); fences of a name only grow (I2); no
-//! work of a `fence` class runs past its deadline (I5). **Not promised**: that a store which forgets (a flush, a
-//! fail-over that loses writes, a clock that jumps) keeps two holders apart. A lock for correctness needs its
-//! [`Fence`] checked where the data lives.
+//! **Promised**: at most one distributed hold of a name is within its deadline (I1); fences of a
+//! name only grow (I2); no work of a `fence` class runs past its deadline (I5).
+//!
+//! **Not promised**: that a store which forgets (a flush, a fail-over that loses writes, a clock
+//! that jumps) keeps two holders apart. A lock that protects correctness needs its [`Fence`]
+//! checked where the data lives.
 
 pub mod acquire;
 pub mod adapter;
+mod admin;
 pub mod breaker;
-mod call;
 mod client;
 pub mod clock;
+mod context;
 pub mod deadline;
 mod error;
 pub mod event;
-mod floor;
+mod fence_floors;
 pub mod gate;
 pub mod hold;
 mod keeper;
 pub mod life;
 pub mod memory;
 pub mod observe;
-mod operate;
 pub mod policy;
+mod policy_task;
 pub mod request;
 mod resume;
 pub mod rng;
 mod shutdown;
-mod steward;
 pub mod store;
-mod tools;
-pub mod word;
+mod store_call;
+pub mod types;
 
-pub use client::{Acquired, Builder, ClassLocks, Locks};
-pub use error::{Busy, Error, Lost, NoFence, RunError};
+pub use admin::BreakError;
+pub use client::{Acquired, ClassLocks, Locks, LocksBuilder};
+pub use deadline::Deadline;
+pub use error::{Busy, Error, FenceError, LeaseLost, RunError};
 pub use event::Loss;
-pub use hold::{Exclusivity, Hold, Standing};
-pub use keeper::Left;
-pub use life::Outcome;
-pub use operate::BreakError;
-pub use request::{Heirs, Request, Tweaks};
-pub use resume::Resumed;
-pub use shutdown::Shutdown;
-pub use word::{Fence, Holder, Invalid, Name, Token, Ttl};
+pub use hold::{Exclusivity, Hold, HoldStatus};
+pub use keeper::PendingWork;
+pub use life::ReleaseOutcome;
+pub use request::{Request, RequestOptions, TokenSource};
+pub use resume::ResumeOutcome;
+pub use shutdown::ShutdownReport;
+pub use types::{Fence, Holder, InvalidInput, Name, Token, Ttl};

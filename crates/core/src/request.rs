@@ -1,4 +1,4 @@
-//! What a caller asks for: plain data, validated.
+//! The caller's acquire request: plain data, validated.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,112 +6,115 @@ use std::time::Duration;
 
 use crate::policy::{Class, check};
 use crate::store::Mode;
-use crate::word::{Fence, Invalid, Name, Token, Ttl};
+use crate::types::{Fence, InvalidInput, Name, Token, Ttl};
 
-/// One acquire, as the caller wants it.
+/// One acquire as the caller wants it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Request {
-    /// What is to be locked.
+    /// The name to lock.
     pub name: Name,
-    /// Under which class.
+    /// The class whose policy applies.
     pub class: Arc<str>,
-    /// How it is to be shared.
+    /// Exclusive, shared or permits.
     pub mode: Mode,
-    /// What differs from the class for this one request.
-    pub tweaks: Tweaks,
-    /// The token to ask with, for callers who must know it to take the hold up again after a restart
-    /// ([`Locks::resume`](crate::Locks::resume)). Fresh for every acquire. The hold's holder is the token's.
+    /// Values that replace the class's for this request only.
+    pub options: RequestOptions,
+    /// The token to acquire with, for callers that resume the hold after a restart
+    /// ([`Locks::resume`](crate::Locks::resume)). It must be fresh for every acquire. The hold's
+    /// holder is the token's. `None` makes a random token.
     pub token: Option<Token>,
-    /// Who makes the tokens of the leases that come after the first, for the same callers. Fresh ones if nobody does.
-    pub heirs: Option<Arc<dyn Heirs>>,
+    /// Makes the tokens of later leases of the same hold, for the same callers. `None` makes random
+    /// tokens.
+    pub token_source: Option<Arc<dyn TokenSource>>,
 }
 
-/// A hold that has lost its lease, or never had one, asks for the name anew with another token. Whoever wants to take such a
-/// hold up after a restart makes these tokens, and keeps which of them it is held with.
-pub trait Heirs: fmt::Debug + Send + Sync {
-    /// A token that was never asked with; none if that cannot be made any more. Called by the task that keeps all holds: must
-    /// not wait for anything.
-    fn next(&self) -> Option<Token>;
+/// The source of tokens for re-acquired leases. A hold that lost its lease, or never had one,
+/// acquires the name again with a new token. A caller that resumes such a hold after a restart
+/// makes these tokens and records which one is in use.
+pub trait TokenSource: fmt::Debug + Send + Sync {
+    /// Returns an unused token; `None` if no more can be made. The keeper task calls this for all
+    /// holds, so the implementation must not block.
+    fn next_token(&self) -> Option<Token>;
 
-    /// From now on it is held with this token and this fence. As little may be waited for.
-    fn taken(&self, token: &Token, fence: Fence);
+    /// The hold now has this token and this fence. The implementation must not block.
+    fn token_adopted(&self, token: &Token, fence: Fence);
 }
 
 impl Request {
-    /// An exclusive request under a class's own values.
+    /// An exclusive request with the class's own values.
     ///
     /// # Errors
-    /// The name cannot be one.
-    pub fn new<N>(class: &str, name: N) -> Result<Self, Invalid>
+    /// The name is invalid.
+    pub fn new<N>(class: &str, name: N) -> Result<Self, InvalidInput>
     where
         N: TryInto<Name>,
-        Invalid: From<N::Error>,
+        InvalidInput: From<N::Error>,
     {
         Ok(Self {
             name: name.try_into()?,
             class: class.into(),
             mode: Mode::Exclusive,
-            tweaks: Tweaks::default(),
+            options: RequestOptions::default(),
             token: None,
-            heirs: None,
+            token_source: None,
         })
     }
 
-    /// With this token instead of a fresh one.
+    /// Sets the token instead of a random one.
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// With tokens of these later on.
+    /// Sets the source of tokens for re-acquired leases.
     #[must_use]
-    pub fn heirs(mut self, heirs: Arc<dyn Heirs>) -> Self {
-        self.heirs = Some(heirs);
+    pub fn token_source(mut self, heirs: Arc<dyn TokenSource>) -> Self {
+        self.token_source = Some(heirs);
         self
     }
 
-    /// With these values instead of the class's.
+    /// Sets the values that replace the class's.
     #[must_use]
-    pub fn tweaks(mut self, tweaks: Tweaks) -> Self {
-        self.tweaks = tweaks;
+    pub fn options(mut self, tweaks: RequestOptions) -> Self {
+        self.options = tweaks;
         self
     }
 }
 
-/// Values of a class that one request changes for itself. The result is checked like a class.
+/// Values of a class that one request replaces. The result is checked like a class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tweaks {
-    /// Another time to live; the renewal interval and the drift keep their proportion.
+pub struct RequestOptions {
+    /// Time to live; the renewal interval and the drift keep their proportion to it.
     pub ttl: Option<Duration>,
-    /// Another wait for a busy name; zero is one try.
+    /// How long to wait for a busy name; zero is one try.
     pub wait: Option<Duration>,
-    /// Another time to stop.
+    /// How long the work needs to stop after its cancellation.
     pub stop_grace: Option<Duration>,
 }
 
-impl Tweaks {
-    /// With another time to live.
+impl RequestOptions {
+    /// Sets the time to live.
     #[must_use]
     pub fn ttl(mut self, ttl: Option<Duration>) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// With another wait.
+    /// Sets the wait for a busy name.
     #[must_use]
     pub fn wait(mut self, wait: Option<Duration>) -> Self {
         self.wait = wait;
         self
     }
 
-    /// The class with these values, checked.
+    /// Returns the class with these values, checked.
     ///
     /// # Errors
-    /// The result cannot work; the message has the arithmetic.
-    pub fn apply(&self, class: &Arc<Class>) -> Result<Arc<Class>, Invalid> {
+    /// The resulting class cannot work; the message shows the arithmetic.
+    pub fn apply(&self, class: &Arc<Class>) -> Result<Arc<Class>, InvalidInput> {
         if *self == Self::default() {
             return Ok(Arc::clone(class));
         }
@@ -120,7 +123,9 @@ impl Tweaks {
             let ttl = Ttl::new(ttl)?;
             let share = ttl.get().as_secs_f64() / changed.ttl.get().as_secs_f64();
             changed.renew.every = changed.renew.every.map(|every| every.mul_f64(share));
+            // At most a sixth of the TTL, so that a retry still fits before the deadline.
             changed.renew.timeout = changed.renew.timeout.min(ttl.get() / 6);
+            // A drift that the policy states explicitly stays; only the default follows the TTL.
             if changed.drift == Class::default_drift(changed.ttl.get()) {
                 changed.drift = Class::default_drift(ttl.get());
             }

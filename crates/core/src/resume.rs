@@ -1,51 +1,55 @@
-//! Taking up a hold of an earlier process: its token and fence were kept, the process was not.
+//! Resumes a hold of an earlier process from its kept token and fence.
 //!
-//! One renewal decides: the lease is still that token's with that fence, or it is gone. The deadline counts from before
-//! that renewal was sent, as after any other; nothing is assumed about the time in between. A name that is taken at the
-//! process-local gate says nothing about the lease: only the store does.
+//! One renewal decides: the lease still has that token and fence, or it is lost. The deadline
+//! counts from before that renewal was sent, as after any other; nothing is assumed about the time
+//! in between. A name that is busy at the process-local gate says nothing about the lease: only the
+//! store knows.
 
 use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::bounded;
-use crate::client::{Inner, Locks};
+use crate::client::{ClientInner, Locks};
+use crate::context::Context;
 use crate::error::Error;
-use crate::event::{Subject, What};
-use crate::gate::Place;
+use crate::event::{EventKind, EventSubject};
+use crate::gate::CallSite;
 use crate::hold::Hold;
-use crate::keeper::{Command, Entry};
-use crate::life::Life;
+use crate::keeper::{HoldEntry, KeeperCommand};
+use crate::life::HoldMachine;
 use crate::request::Request;
-use crate::store::{Cause, Failure, Grant, Renewal, Renewed, TOMBSTONE};
-use crate::tools::Tools;
-use crate::word::{Fence, Invalid};
+use crate::store::{
+    Grant, RenewRequest, RenewResponse, StoreError, StoreErrorKind, TOMBSTONE_TTL, bounded_call,
+};
+use crate::types::{Fence, InvalidInput};
 
-/// What became of a hold of an earlier process.
+/// The result of [`Locks::resume`].
 #[derive(Debug)]
 #[must_use = "a hold that is not kept is released at once"]
-pub enum Resumed {
-    /// It goes on.
+pub enum ResumeOutcome {
+    /// The lease was renewed and the hold continues.
     Held(Hold),
-    /// Its lease is not that token's any more: it ran out, was broken or was released. Nothing was changed.
+    /// The lease no longer has that token and fence: it expired, was broken or was released.
+    /// Nothing was changed.
     Gone,
 }
 
 impl Locks {
-    /// Takes up the hold of [`Request::token`] that was granted with this fence, and has been held for `age`.
+    /// Resumes the hold of [`Request::token`] that was granted with this fence and has been held
+    /// for `age`.
     ///
     /// # Errors
-    /// The store could not be asked, or someone in this process has come first and still asks for the name: the lease
-    /// may be there still, so ask again until it must have run out. Or the client has shut down, or the request has no
-    /// token or cannot be used.
+    /// The store did not answer, or another task of this process is acquiring the name. The lease
+    /// may still exist, so retry until it must have expired. Also: the client has shut down, the
+    /// request has no token, or the request is invalid.
     #[track_caller]
     pub fn resume(
         &self,
         request: Request,
         fence: Fence,
         age: Duration,
-    ) -> impl Future<Output = Result<Resumed, Error>> + Send + use<> {
+    ) -> impl Future<Output = Result<ResumeOutcome, Error>> + Send + use<> {
         let (inner, place) = (Arc::clone(&self.inner), Location::caller());
         async move {
             tokio::select! {
@@ -58,92 +62,95 @@ impl Locks {
 }
 
 async fn resume(
-    inner: &Arc<Inner>,
+    inner: &Arc<ClientInner>,
     request: Request,
     fence: Fence,
     age: Duration,
-    place: Place,
-) -> Result<Resumed, Error> {
-    let (tools, started) = (&inner.tools, inner.tools.clock.now());
-    let class = request
-        .tweaks
-        .apply(&inner.book.class(&request.class, started)?)?;
+    place: CallSite,
+) -> Result<ResumeOutcome, Error> {
+    let (context, started) = (&inner.context, inner.context.clock.now());
+    let class = request.options.apply(&inner.policies.class(&request.class, started)?)?;
     let Some(token) = request.token else {
-        return Err(Invalid::new("token", "", "must be the one the lease was granted to").into());
+        return Err(InvalidInput::new("token", "", "must be the one the lease was granted to").into());
     };
-    let renewal = [Renewal {
+    let renewal = [RenewRequest {
         name: request.name.clone(),
         token: token.clone(),
         fence,
         ttl: class.ttl,
         lock_delay: class.release.lock_delay,
     }];
-    let unavailable = |failure: Failure| Error::Unavailable {
+    let unavailable = |failure: StoreError| Error::Unavailable {
         name: request.name.clone(),
         class: class.name.to_string(),
-        cause: failure.cause,
+        cause: failure.kind,
         message: failure.message().to_owned(),
         retry_after: class.acquire.retry_after,
     };
-    let enter = |until| inner.gate.enter(&request.name, place, until, &*tools.clock);
+    let enter = |until| inner.gate.enter(&request.name, place, until, &*context.clock);
+    // Does not wait: the renewal must be sent now, because the lease may be about to expire.
     let mut permit = enter(started).await.ok();
     let (permit, sent_at) = loop {
-        let sent_at = tools.clock.now();
-        match renew(tools, &renewal, class.renew.timeout).await {
-            Ok(Renewed::Extended { .. }) => {}
-            Ok(Renewed::NotOwned) => return Ok(Resumed::Gone),
+        let sent_at = context.clock.now();
+        match renew_once(context, &renewal, class.renew.timeout).await {
+            Ok(RenewResponse::Extended { .. }) => {}
+            Ok(RenewResponse::NotOwned) => return Ok(ResumeOutcome::Gone),
             Err(failure) => return Err(unavailable(failure)),
         }
         if let Some(permit) = permit {
             break (permit, sent_at);
         }
-        // Whoever is inside waits for this very lease, as it is still there, or runs without one. It goes first, for as
-        // long as the lease need not be renewed; what happened meanwhile another renewal tells.
+        // The task inside the gate waits for this very lease or runs without one, so it goes first.
+        // Waiting ends when the lease needs a renewal; the next loop learns from one what happened.
         let patience = class.renew.every.unwrap_or(class.renew.timeout);
         permit = enter(sent_at + patience).await.ok();
         if permit.is_none() {
             let why = "the lease is there, but its name is asked for in this process; try again";
-            return Err(unavailable(Failure::not_done(Cause::Overloaded, why)));
+            return Err(unavailable(StoreError::not_done(StoreErrorKind::Overloaded, why)));
         }
     };
-    let (now, id) = (tools.clock.now(), tools.next_id());
-    tools.floors.saw(&request.name, fence);
-    let someone = tools.someone(&token);
-    let subject = Subject {
+    let (now, id) = (context.clock.now(), context.next_id());
+    context.floors.record(&request.name, fence);
+    let someone = context.foreign_holder(&token);
+    let subject = EventSubject {
         name: Some(&request.name),
         class: &class.name,
         fence: Some(fence),
         hold: id,
         holder: someone.as_ref(),
     };
-    tools.events.emit(&subject, What::Resumed { age });
+    context.events.emit(&subject, EventKind::Resumed { age });
     let grant = Grant { fence, ttl: None };
-    let seed = tools.random.bits();
-    // What an earlier process has asked may still be on its way.
-    let life = Life::granted(Arc::clone(&class), seed, sent_at, grant, now)
-        .aged(age)
-        .late_until(now + TOMBSTONE);
-    let mut entry = Entry::new(id, life, request.name.clone(), token, Some(permit));
-    entry.tweaks = request.tweaks;
-    entry.heirs = request.heirs;
+    let seed = context.random.bits();
+    // A request of the earlier process may still be delayed; its release must leave a tombstone.
+    let life = HoldMachine::granted(Arc::clone(&class), seed, sent_at, grant, now)
+        .with_earlier_age(age)
+        .with_late_until(now + TOMBSTONE_TTL);
+    let mut entry = HoldEntry::new(id, life, request.name.clone(), token, Some(permit));
+    entry.options = request.options;
+    entry.token_source = request.token_source;
     let hold = Hold {
         id,
         name: request.name,
         class: Arc::clone(&class.name),
         shared: Arc::clone(&entry.shared),
         keeper: inner.keeper.clone(),
-        clock: Arc::clone(&tools.clock),
+        clock: Arc::clone(&context.clock),
     };
-    inner.keeper.send(Command::Adopt(Box::new(entry)));
-    Ok(Resumed::Held(hold))
+    inner.keeper.send(KeeperCommand::Adopt(Box::new(entry)));
+    Ok(ResumeOutcome::Held(hold))
 }
 
-/// Asks the store once.
-async fn renew(tools: &Tools, renewal: &[Renewal], within: Duration) -> Result<Renewed, Failure> {
+async fn renew_once(
+    tools: &Context,
+    renewal: &[RenewRequest],
+    within: Duration,
+) -> Result<RenewResponse, StoreError> {
     let asking = async {
-        let unanswered = || Failure::unknown(Cause::Corrupt, "the store did not answer this renewal");
+        let unanswered =
+            || StoreError::unknown(StoreErrorKind::Corrupt, "the store did not answer this renewal");
         let answer = tools.store.renew(renewal, within).await.pop();
         answer.unwrap_or_else(|| Err(unanswered()))
     };
-    bounded(tools, within, asking).await
+    bounded_call(&*tools.clock, within, asking).await
 }

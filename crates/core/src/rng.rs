@@ -1,19 +1,19 @@
-//! Randomness, injected. The only file that may ask the operating system for it.
+//! Injected randomness. The only file that may read it from the operating system.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where random numbers come from.
+/// A source of random numbers.
 pub trait Random: Send + Sync + fmt::Debug + 'static {
     /// The next 64 random bits.
     fn bits(&self) -> u64;
 }
 
-/// The randomness that injected code shares.
+/// A shared handle to a source of randomness.
 pub type SharedRandom = Arc<dyn Random>;
 
-/// Comfort on every source.
+/// Convenience methods for every source.
 pub trait RandomExt: Random {
     /// 128 random bits.
     fn wide(&self) -> u128 {
@@ -22,12 +22,12 @@ pub trait RandomExt: Random {
 
     /// A number from 0 up to but not including `bound`; 0 if `bound` is 0.
     fn below(&self, bound: u64) -> u64 {
-        // Multiply-shift: the bias for the bounds used here (jitter, choices) is far below what anyone can see.
+        // Multiply-shift: for the small bounds used here (jitter, choices) the bias is negligible.
         u64::try_from((u128::from(self.bits()) * u128::from(bound)) >> 64).unwrap_or(0)
     }
 
-    /// A duration from half of `around` to one and a half of it. Every delay goes through here: fixed
-    /// intervals make contenders march in step.
+    /// A duration from half of `around` to one and a half of it. Every delay uses this: with fixed
+    /// intervals, contenders retry in step.
     fn jitter(&self, around: Duration) -> Duration {
         let nanos = u64::try_from(around.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(nanos / 2).saturating_add(Duration::from_nanos(self.below(nanos)))
@@ -41,7 +41,7 @@ impl<R: Random + ?Sized> RandomExt for R {}
 pub struct OsRandom;
 
 impl OsRandom {
-    /// A shared handle, as everything that takes randomness wants it.
+    /// Returns a shared handle to this generator.
     #[must_use]
     pub fn shared() -> SharedRandom {
         Arc::new(Self)
@@ -51,23 +51,24 @@ impl OsRandom {
 impl Random for OsRandom {
     #[allow(clippy::disallowed_methods, clippy::expect_used)]
     fn bits(&self) -> u64 {
-        // A machine without entropy cannot make a token that nobody else has: stopping is the only safe answer.
+        // Without entropy a token would not be unique: two owners could release each other's lease,
+        // so stop.
         getrandom::u64().expect("the operating system's random number generator must work")
     }
 }
 
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+const SPLIT_MIX_INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64, for what must be cheap and repeatable and need not be secret: jitter, and runs that repeat.
+/// SplitMix64: cheap and repeatable, not secret. For jitter and for seeded runs.
 pub(crate) fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(GOLDEN);
+    *state = state.wrapping_add(SPLIT_MIX_INCREMENT);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// The same seed gives the same run.
+/// A seeded source: the same seed gives the same numbers.
 #[cfg(any(test, feature = "testing"))]
 #[derive(Debug)]
 pub struct SeededRandom {
@@ -76,15 +77,13 @@ pub struct SeededRandom {
 
 #[cfg(any(test, feature = "testing"))]
 impl SeededRandom {
-    /// A source that repeats itself for the same seed.
+    /// Returns a source for this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self {
-            state: std::sync::atomic::AtomicU64::new(seed),
-        }
+        Self { state: std::sync::atomic::AtomicU64::new(seed) }
     }
 
-    /// A shared handle, as everything that takes randomness wants it.
+    /// Returns a shared handle to a source for this seed.
     #[must_use]
     pub fn shared(seed: u64) -> SharedRandom {
         Arc::new(Self::new(seed))
@@ -94,7 +93,8 @@ impl SeededRandom {
 #[cfg(any(test, feature = "testing"))]
 impl Random for SeededRandom {
     fn bits(&self) -> u64 {
-        let mut state = self.state.fetch_add(GOLDEN, std::sync::atomic::Ordering::Relaxed);
+        // Adding the increment atomically gives every caller its own state without a lock.
+        let mut state = self.state.fetch_add(SPLIT_MIX_INCREMENT, std::sync::atomic::Ordering::Relaxed);
         split_mix(&mut state)
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         assert_ne!(SeededRandom::new(8).bits(), SeededRandom::new(7).bits());
     }
 
-    /// The numbers that its authors' program prints for this seed.
+    // Reference values: the output of the authors' program for this seed.
     #[test]
     fn split_mix_is_the_published_one() {
         let mut state = 1_234_567;
@@ -129,13 +129,8 @@ mod tests {
     #[test]
     fn jitter_stays_around_and_moves() {
         let random = SeededRandom::new(1);
-        let all: Vec<_> = (0..1000)
-            .map(|_| random.jitter(Duration::from_millis(100)))
-            .collect();
-        assert!(
-            all.iter()
-                .all(|d| (Duration::from_millis(50)..Duration::from_millis(150)).contains(d))
-        );
+        let all: Vec<_> = (0..1000).map(|_| random.jitter(Duration::from_millis(100))).collect();
+        assert!(all.iter().all(|d| (Duration::from_millis(50)..Duration::from_millis(150)).contains(d)));
         assert!(all.iter().any(|d| *d < Duration::from_millis(70)));
         assert!(all.iter().any(|d| *d > Duration::from_millis(130)));
         assert_eq!(random.jitter(Duration::ZERO), Duration::ZERO);

@@ -1,4 +1,5 @@
-//! The worker process of the drills by itself, for tests; people have it as a hidden part of `leasehold`.
+//! The drills' worker process as a binary of its own, for tests. The `leasehold` binary contains
+//! the same worker behind a hidden argument.
 
 use std::process::ExitCode;
 

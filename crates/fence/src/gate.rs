@@ -1,77 +1,77 @@
-//! A process's own memory of the newest fences.
+//! The newest fences, kept in the memory of one process.
 //!
-//! One mutex per resource orders its writers; the work runs while that mutex is held, so that no newer fence can
-//! be admitted between the check and the write. The map of resources has a mutex of its own, which is never held
-//! while a resource's is waited for.
+//! One mutex per resource orders its writers. The work runs while that mutex is held, so that no
+//! newer fence is admitted between the check and the write. The map of resources has its own mutex,
+//! which is never held while waiting for a resource's.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use leasehold_core::{Fence, Name};
 
-use crate::{Stale, Verdict};
+use crate::{StaleFence, Verdict};
 
-/// Guards what lives in this process's memory: a cache, a device, an actor's state.
+/// Guards data in this process's memory: a cache, a device, an actor's state.
 ///
 /// # Memory
-/// The gate remembers one fence for each resource, for up to [`capacity`](Self::capacity) resources, and never
-/// forgets one by itself: whatever it dropped, an older fence could come back to. When it is full, a *new*
-/// resource is a [`Failure`] (nothing was written) and known ones go on as before. [`forget`](Self::forget)
-/// resources that are gone for good.
+/// The gate remembers one fence per resource, for up to [`capacity`](Self::capacity) resources. It
+/// never forgets one by itself, since an older fence would then be admitted again. When it is full,
+/// a *new* resource gets a [`StoreError`] (nothing was written) and known ones work as before. Call
+/// [`forget`](Self::forget) for resources that are gone for good.
 ///
 /// # Restart
-/// A gate starts empty: it protects data that a restart loses too. For data that survives, keep the mark next to
-/// the data ([`sqlite`](crate::sqlite), [`redis`](crate::redis)).
+/// A gate starts empty: it protects data that a restart loses too. For data that survives, keep the
+/// mark next to the data ([`sqlite`](crate::sqlite), [`redis`](crate::redis)).
 pub struct FenceGate {
-    /// Every resource ever admitted and not forgotten. Grown by admissions, shrunk by `forget` only.
-    slots: Mutex<HashMap<Name, Arc<Mutex<Slot>>>>,
-    /// The most resources in `slots`.
+    /// Every resource ever admitted and not forgotten. Admissions add to it; only `forget` removes.
+    slots: Mutex<HashMap<Name, Arc<Mutex<ResourceSlot>>>>,
+    /// Limit of resources in `slots`.
     capacity: usize,
 }
 
-/// One resource's memory. Whoever has it locked may write the resource.
-enum Slot {
-    /// Made for an admission that has not got here yet.
-    Fresh,
+/// The state of one resource. A thread that has it locked may write the resource.
+enum ResourceSlot {
+    /// Created for an admission that has not locked it yet.
+    Empty,
     /// The newest admitted fence.
     Marked(Fence),
-    /// Taken out of the map while someone waited for it: look the resource up again.
+    /// Removed from the map while a writer waited for it: that writer must
+    /// look the resource up again.
     Forgotten,
 }
 
 impl FenceGate {
-    /// Resources a gate remembers unless told otherwise: some 10 MB with names of ordinary length.
+    /// Default capacity: about 10 MB with names of ordinary length.
     pub const CAPACITY: usize = 65_536;
 
-    /// A gate for [`Self::CAPACITY`] resources.
+    /// Creates a gate for [`Self::CAPACITY`] resources.
     #[must_use]
     pub fn new() -> Self {
         Self::with_capacity(Self::CAPACITY)
     }
 
-    /// A gate for at most `capacity` resources. Memory is taken as they come.
+    /// Creates a gate for at most `capacity` resources. Memory is allocated as they arrive.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self {
-            slots: Mutex::default(),
-            capacity,
-        }
+        Self { slots: Mutex::default(), capacity }
     }
 
-    /// Compares and remembers. A write that follows is *not* one step with the check: a newer holder may be
-    /// admitted in between. Use [`admit_with`](Self::admit_with) for the write itself.
+    /// Compares and remembers the fence. A write that follows is *not* atomic with the
+    /// check: a newer holder may be admitted in between. Use
+    /// [`admit_with`](Self::admit_with) for the write itself.
     ///
     /// # Errors
     /// The gate is full and this resource is new to it.
-    pub fn admit(&self, name: &Name, fence: Fence) -> Result<Verdict, Failure> {
+    pub fn admit(&self, name: &Name, fence: Fence) -> Result<Verdict, StoreError> {
         self.admit_with(name, fence, || ())
     }
 
-    /// Runs `work` if `fence` is not older than the newest one admitted for `name`; no other fence is admitted for
-    /// `name` until it has returned. Blocks the thread while another writer of the same resource is at work, so
-    /// keep `work` short. Asking the gate about the same resource inside `work` would wait for itself for ever.
+    /// Runs `work` if `fence` is not older than the newest one admitted for `name`. No other
+    /// fence is admitted for `name` until it returns. Blocks the thread while another writer of
+    /// the same resource is at work, so keep `work` short. Calling the gate for the same resource
+    /// inside `work` is a deadlock.
     ///
     /// The fence is remembered before `work` starts: if `work` panics, older writers stay refused.
     ///
@@ -82,77 +82,85 @@ impl FenceGate {
         name: &Name,
         fence: Fence,
         work: impl FnOnce() -> T,
-    ) -> Result<Verdict<T>, Failure> {
+    ) -> Result<Verdict<T>, StoreError> {
         loop {
             let slot = self.slot(name)?;
             let mut slot = lock(&slot);
             match *slot {
-                Slot::Forgotten => {}
-                Slot::Marked(newest) if fence < newest => {
-                    return Ok(Verdict::Stale(Stale::new(name.as_str(), fence, newest)));
+                // `forget` removed this slot while we waited for its lock:
+                // look the resource up again.
+                ResourceSlot::Forgotten => {}
+                ResourceSlot::Marked(newest) if fence < newest => {
+                    return Ok(Verdict::Stale(StaleFence::new(name.as_str(), fence, newest)));
                 }
-                Slot::Fresh | Slot::Marked(_) => {
-                    *slot = Slot::Marked(fence);
+                ResourceSlot::Empty | ResourceSlot::Marked(_) => {
+                    // Before the work: if it panics half-way, older writers must stay refused.
+                    *slot = ResourceSlot::Marked(fence);
                     return Ok(Verdict::Admitted(work()));
                 }
             }
         }
     }
 
-    /// The newest fence admitted for `name`, for people to look at: by the time it is read, it may be history.
+    /// The newest fence admitted for `name`, for diagnostics: it may be
+    /// outdated when the caller reads it.
     #[must_use]
     pub fn newest(&self, name: &Name) -> Option<Fence> {
         let slot = lock(&self.slots).get(name).map(Arc::clone)?;
         match *lock(&slot) {
-            Slot::Marked(newest) => Some(newest),
-            Slot::Fresh | Slot::Forgotten => None,
+            ResourceSlot::Marked(newest) => Some(newest),
+            ResourceSlot::Empty | ResourceSlot::Forgotten => None,
         }
     }
 
-    /// Forgets a resource, after waiting for a writer that is at work on it, and says what was remembered.
+    /// Forgets a resource and returns its newest fence. Waits for a writer that is at work on it.
     ///
-    /// From then on *any* fence is admitted for it again. Only for resources that nobody will write any more,
-    /// e.g. of a job that was deleted.
+    /// Afterwards *any* fence is admitted for it again. Only use it for resources that are never
+    /// written again, e.g. of a deleted job.
     pub fn forget(&self, name: &Name) -> Option<Fence> {
         let slot = lock(&self.slots).get(name).map(Arc::clone)?;
+        // Wait for a running writer first. If its slot left the map now, a second
+        // writer could start on a new slot.
         let mut state = lock(&slot);
-        let was = std::mem::replace(&mut *state, Slot::Forgotten);
-        if !matches!(was, Slot::Forgotten) {
-            // Still the one in the map: only who turns a slot to `Forgotten` takes it out, and its lock is held.
+        let was = std::mem::replace(&mut *state, ResourceSlot::Forgotten);
+        if !matches!(was, ResourceSlot::Forgotten) {
+            // The map still holds this slot: only the thread that sets `Forgotten`
+            // removes it, and we hold its lock.
             lock(&self.slots).remove(name);
         }
         match was {
-            Slot::Marked(newest) => Some(newest),
-            Slot::Fresh | Slot::Forgotten => None,
+            ResourceSlot::Marked(newest) => Some(newest),
+            ResourceSlot::Empty | ResourceSlot::Forgotten => None,
         }
     }
 
-    /// How many resources are remembered.
+    /// Number of resources that the gate remembers.
     #[must_use]
     pub fn len(&self) -> usize {
         lock(&self.slots).len()
     }
 
-    /// Nothing is remembered.
+    /// Whether the gate remembers no resource.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many resources can be remembered.
+    /// Limit of resources that the gate can remember.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity
     }
 
-    fn slot(&self, name: &Name) -> Result<Arc<Mutex<Slot>>, Failure> {
+    fn slot(&self, name: &Name) -> Result<Arc<Mutex<ResourceSlot>>, StoreError> {
         let mut slots = lock(&self.slots);
         if let Some(slot) = slots.get(name) {
             return Ok(Arc::clone(slot));
         }
+        // Refuse instead of evicting: a forgotten resource would admit an older fence again.
         if slots.len() >= self.capacity {
-            return Err(Failure::not_done(
-                Cause::Overloaded,
+            return Err(StoreError::not_done(
+                StoreErrorKind::Overloaded,
                 format!(
                     "the fence gate already remembers {} resources, all it was made for; \
                      forget those that are gone, or give it a greater capacity",
@@ -160,13 +168,14 @@ impl FenceGate {
                 ),
             ));
         }
-        let slot = Arc::new(Mutex::new(Slot::Fresh));
+        let slot = Arc::new(Mutex::new(ResourceSlot::Empty));
         slots.insert(name.clone(), Arc::clone(&slot));
         Ok(slot)
     }
 }
 
-/// A panic inside `admit_with` poisons its slot, but the mark was set before the work began: it is whole.
+/// A panic inside `admit_with` poisons its slot. The mark was set before the work
+/// began, so it is still valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -179,9 +188,6 @@ impl Default for FenceGate {
 
 impl fmt::Debug for FenceGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FenceGate")
-            .field("resources", &self.len())
-            .field("capacity", &self.capacity)
-            .finish()
+        f.debug_struct("FenceGate").field("resources", &self.len()).field("capacity", &self.capacity).finish()
     }
 }

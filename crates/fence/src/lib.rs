@@ -1,10 +1,10 @@
 //! Enforcement kits: refuse a stale writer where the data lives.
 //!
-//! A lease can be lost without its holder noticing: the process was paused, the network was slow, the store
-//! failed over. No lock client can prevent that the late holder's last write still arrives. What can is the target
-//! of the write: every grant of a lock carries a [`Fence`] that only grows, the writer sends it along, and the
-//! target refuses any fence older than the newest one it has admitted (invariant I3). This crate is that target's
-//! side, for four kinds of target:
+//! A holder can lose its lease without noticing: the process was paused, the network was slow, the
+//! store failed over. No lock client can stop the late holder's last write from arriving. The
+//! target of the write can: every grant of a lock carries a [`Fence`] that only grows, and the
+//! writer sends it along. The target refuses any fence older than the newest one it has admitted
+//! (invariant I3). This crate is the target's side, for four kinds of target:
 //!
 //! | module | the data lives in | check and write are one step because |
 //! |---|---|---|
@@ -13,9 +13,10 @@
 //! | [`redis`] | Redis or Valkey | both are in one script |
 //! | [`http`] | behind an HTTP service | the handler repeats the check in its own transaction |
 //!
-//! All of them answer alike. A [`Verdict`] is an answer: admitted, or [`Stale`] with both numbers. A
-//! [`Failure`](leasehold_core::store::Failure) is not an answer: it says that the target could not be asked, and
-//! whether the write may have happened all the same. A time-out is never turned into a refusal.
+//! All of them respond alike. A [`Verdict`] is a response: admitted, or [`StaleFence`]
+//! with both numbers. A [`StoreError`](leasehold_core::store::StoreError) is not: it means
+//! that the target could not be asked, and says whether the write may have happened. A
+//! timeout never becomes a refusal.
 //!
 //! ```
 //! use leasehold_core::{Fence, Name};
@@ -29,7 +30,7 @@
 //! assert!(gate.admit_with(&job, old, || log.push("first holder"))?.is_admitted());
 //! assert!(gate.admit_with(&job, new, || log.push("second holder"))?.is_admitted());
 //!
-//! // The first holder was paused, lost its lease, and now goes on where it was.
+//! // The first holder was paused, lost its lease, and now continues.
 //! match gate.admit_with(&job, old, || log.push("too late"))? {
 //!     Verdict::Admitted(()) => unreachable!(),
 //!     Verdict::Stale(stale) => assert_eq!((stale.offered, stale.newest), (old, new)),
@@ -38,11 +39,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What every kit promises: an older fence is refused, an equal one is admitted, a newer one is admitted and
-//! remembered; resources do not influence each other; a race is settled as if the writers had come one by one.
-//! What none can promise: anything about a write that does not go through it, or about a target that lost its
-//! memory of the newest fence. A fence compares only with fences of the *same* lock, so one resource must be
-//! written under one lock.
+//! Every kit promises: an older fence is refused, an equal one is admitted, a newer one is
+//! admitted and remembered. Resources do not affect each other. A race ends as if the
+//! writers had come one by one.
+//!
+//! No kit can promise anything about a write that bypasses it, or about a target that lost
+//! its newest fence. A fence compares only with fences of the *same* lock, so one resource
+//! must be written under one lock.
+//!
+//! # Map
+//!
+//! - `gate`: [`FenceGate`], for data in memory
+//! - `sqlite`, `redis`, `http`: one module per kind of target
+//! - `marks`: [`Marks`], the trait that middleware uses
+//! - `verdict`: [`Verdict`] and [`StaleFence`]
+//!
+//! Terms: see `docs/glossary.md`.
 
 #[cfg(feature = "http")]
 pub mod http;
@@ -58,9 +70,9 @@ mod verdict;
 pub use gate::FenceGate;
 pub use leasehold_core::Fence;
 pub use marks::Marks;
-pub use verdict::{Stale, Verdict};
+pub use verdict::{StaleFence, Verdict};
 
-/// The book's pages about fencing: their Rust snippets are run as tests.
+/// Runs the Rust snippets in the book's pages about fencing as tests.
 #[cfg(all(doctest, feature = "sqlite", feature = "redis", feature = "http"))]
 mod book {
     #[doc = include_str!("../../../docs/fencing.md")]

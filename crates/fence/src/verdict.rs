@@ -1,32 +1,32 @@
-//! What a protected target answers to a fence.
+//! The response of a protected target to a fence.
 
 use leasehold_core::Fence;
 
-/// A target's answer to "may the holder of this fence write?". An answer, not an error: a refusal is the normal
-/// end of a holder that lost its lease.
+/// A target's response to "may the holder of this fence write?". Not an error: a refusal is the
+/// normal end of a holder that lost its lease.
 ///
-/// `T` is what the admitted work returned, for kits that run it themselves.
+/// `T` is the result of the admitted work, for kits that run it themselves.
 #[must_use = "a stale writer must not write: look at the verdict before writing"]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict<T = ()> {
-    /// No newer fence has been admitted; this one is remembered as the newest.
+    /// No newer fence has been admitted; this one is now the newest.
     Admitted(T),
     /// A newer fence has been admitted: nothing was written.
-    Stale(Stale),
+    Stale(StaleFence),
 }
 
 impl<T> Verdict<T> {
-    /// The holder may write (or has written).
+    /// Whether the holder may write (or has written).
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         matches!(self, Self::Admitted(_))
     }
 
-    /// For `?` where a stale writer simply ends: [`Stale`] is an error there.
+    /// For `?` in code where a stale writer simply stops: [`StaleFence`] is an error there.
     ///
     /// # Errors
-    /// The refusal.
-    pub fn into_result(self) -> Result<T, Stale> {
+    /// The fence is stale.
+    pub fn into_result(self) -> Result<T, StaleFence> {
         match self {
             Self::Admitted(done) => Ok(done),
             Self::Stale(stale) => Err(stale),
@@ -34,15 +34,15 @@ impl<T> Verdict<T> {
     }
 }
 
-/// The refusal of an older fence, with what an operator wants to know about it.
+/// The refusal of an older fence, with the data an operator needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "stale fence for `{resource}`: {offered} was offered, but {newest} has been admitted; \
      another holder took over, so stop this work and acquire the lock again"
 )]
 #[non_exhaustive]
-pub struct Stale {
-    /// What was to be written: the lock's name, or the key for Redis.
+pub struct StaleFence {
+    /// The resource to be written: the lock's name, or the key for Redis.
     pub resource: String,
     /// The fence that came with the refused write.
     pub offered: Fence,
@@ -50,14 +50,10 @@ pub struct Stale {
     pub newest: Fence,
 }
 
-impl Stale {
+impl StaleFence {
     /// For implementations of [`Marks`](crate::Marks) outside this crate.
     #[must_use]
     pub fn new(resource: impl Into<String>, offered: Fence, newest: Fence) -> Self {
-        Self {
-            resource: resource.into(),
-            offered,
-            newest,
-        }
+        Self { resource: resource.into(), offered, newest }
     }
 }

@@ -1,54 +1,52 @@
-//! "May I have this lease?" over the wire.
+//! Acquire over HTTP.
 
 use std::time::Duration;
 
-use leasehold_core::store::{Answer, Ask, Busy, Cause, Failure, Grant};
+use leasehold_core::store::{AcquireRequest, AcquireResponse, BusyLease, Grant, StoreError, StoreErrorKind};
 
 use crate::connection::Connections;
 use crate::error;
-use crate::store::route;
-use crate::wire::{Acquire, Granted, ModeWord, Secret, millis};
+use crate::store::lock_path;
+use crate::wire::{Acquire, ErrorCode, Granted, ModeWord, Secret, millis};
 
 pub(crate) async fn acquire(
     connections: &Connections,
-    ask: &Ask,
+    ask: &AcquireRequest,
     within: Duration,
-) -> Result<Answer, Failure> {
-    let Some((mode, permits)) = ModeWord::of(ask.mode) else {
-        return Err(Failure::not_done(
-            Cause::Unsupported,
-            "this mode is newer than the wire",
-        ));
+) -> Result<AcquireResponse, StoreError> {
+    let Some((mode, permits)) = ModeWord::from_mode(ask.mode) else {
+        return Err(StoreError::not_done(StoreErrorKind::Unsupported, "this mode is newer than the wire"));
     };
     let document = Acquire {
         token: Some(Secret::new(ask.token.expose())),
         ttl_ms: Some(ask.ttl.as_millis()),
         lock_delay_ms: Some(millis(ask.lock_delay)),
         floor: ask.floor,
+        // `max(1)`: the daemon refuses zero, to which shorter times round down.
         queue_ms: ask.queue.map(|keep| millis(keep).max(1)),
+        // The daemon's own default may be longer than the caller is going to wait.
         within_ms: Some(millis(within).max(1)),
         mode: Some(mode),
         permits,
         ..Acquire::default()
     };
-    let answer = connections.post(&route(&ask.name, "/acquire"), &document).await?;
+    let answer = connections.post(&lock_path(&ask.name, "/acquire"), &document).await?;
     if answer.status == 200 {
-        let granted: Granted = answer.document("acquire")?;
-        return Ok(Answer::Granted(Grant {
+        let granted: Granted = answer.parse_document("acquire")?;
+        return Ok(AcquireResponse::Granted(Grant {
             fence: granted.fence,
             ttl: granted.kept_ms.map(Duration::from_millis),
         }));
     }
-    let problem = answer.problem();
-    match problem.as_ref().map(|problem| problem.code.as_str()) {
-        Some("busy") if answer.status == 409 => Ok(Answer::Busy(busy(problem.unwrap_or_default()))),
-        Some("void") if answer.status == 410 => Ok(Answer::Void),
-        _ => Err(error::refused(&answer)),
+    match answer.error_code() {
+        Some(ErrorCode::Busy) => Ok(AcquireResponse::Busy(busy(answer.problem().unwrap_or_default()))),
+        Some(ErrorCode::Void) => Ok(AcquireResponse::Void),
+        _ => Err(error::error_from_response(&answer)),
     }
 }
 
-fn busy(problem: crate::wire::Problem) -> Busy {
-    Busy {
+fn busy(problem: crate::wire::Problem) -> BusyLease {
+    BusyLease {
         holder: problem.holder.unwrap_or_default(),
         class: problem.class,
         fence: problem.fence,

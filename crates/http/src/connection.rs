@@ -1,9 +1,10 @@
-//! The way to the daemon: one request at a time on each connection, connections kept for the next.
+//! Connections to the daemon: a pool with one request at a time on each connection.
 //!
-//! Nothing is sent twice. A request that never left, because the daemon had closed the idle connection, goes out on a
-//! new one; whatever may have reached it is *unknown* if its answer does not come. A machine that vanishes without a word leaves
-//! dead connections behind that look alive: a question that goes unanswered takes down with it all that have been silent since it
-//! was asked, so that the next one does not end on another of them.
+//! No request is sent twice. A request that was never sent, because the daemon had closed the idle
+//! connection, goes out on a new one. A request that may have reached the daemon is *unknown* if no
+//! response comes. A machine that vanishes leaves dead connections that look alive. So a request
+//! without a response also drops all connections that have been silent since it was sent. Otherwise
+//! the next request could fail on another dead one.
 
 use std::fmt;
 use std::mem;
@@ -18,138 +19,145 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use leasehold_core::clock::Moment;
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
+use crate::environment::{Environment, Stream};
 use crate::error;
 use crate::options::HttpOptions;
-use crate::parts::{Parts, Stream};
-use crate::wire::{PROBLEM, Problem};
+use crate::wire::{ErrorCode, PROBLEM_MEDIA_TYPE, Problem};
 
-/// A connection that was idle for longer is not used again: the daemon may be about to close it.
-const IDLE: Duration = Duration::from_secs(20);
-/// How many idle connections are kept.
-const KEPT: usize = 64;
-/// The largest answer that is read: a listing of some ten thousand locks.
-const LARGEST: usize = 16 * 1024 * 1024;
+// Below the daemon's idle timeout of 30 s: reusing a connection that is about to close would fail
+// the request.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(20);
+const MAX_IDLE_CONNECTIONS: usize = 64;
+// Room for a listing of ten thousand locks, and a bound for a faulty peer.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
-pub(crate) type Sender = SendRequest<Full<Bytes>>;
+pub(crate) type RequestSender = SendRequest<Full<Bytes>>;
 
-/// A daemon's answer.
-pub(crate) struct Answer {
+/// A response of the daemon, read to its end.
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
-    /// It says that it is a problem document.
-    pub(crate) problem: bool,
+    /// The content type says that the body is a problem document.
+    pub(crate) is_problem: bool,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
-    /// What was asked for.
-    pub(crate) fn document<T: DeserializeOwned>(&self, what: &str) -> Result<T, Failure> {
-        serde_json::from_slice(&self.body).map_err(|_| error::nonsense(what))
+impl HttpResponse {
+    /// Parses the body as the expected document.
+    pub(crate) fn parse_document<T: DeserializeOwned>(&self, what: &str) -> Result<T, StoreError> {
+        serde_json::from_slice(&self.body).map_err(|_| error::malformed_response(what))
     }
 
-    /// The refusal, if it is one of a daemon's.
+    /// The problem document, if the response is one.
     pub(crate) fn problem(&self) -> Option<Problem> {
-        self.problem
-            .then(|| serde_json::from_slice(&self.body).ok())
-            .flatten()
+        self.is_problem.then(|| serde_json::from_slice(&self.body).ok()).flatten()
     }
 
-    /// The code of the refusal, if it is one.
-    pub(crate) fn code(&self) -> Option<String> {
-        self.problem().map(|problem| problem.code)
+    /// The code of the problem document, if the response is one and has the code's status.
+    pub(crate) fn error_code(&self) -> Option<ErrorCode> {
+        let code = self.problem()?.error_code()?;
+        // Code and status must both match: a proxy may forward one of them under another meaning.
+        (code.status() == self.status).then_some(code)
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The body may have a token in it.
-        f.debug_struct("Answer")
-            .field("status", &self.status)
-            .field("bytes", &self.body.len())
-            .finish()
+        // The body may contain a token.
+        f.debug_struct("Answer").field("status", &self.status).field("bytes", &self.body.len()).finish()
     }
 }
 
-/// Idle connections to one daemon, and how to make more.
+/// A pool of idle connections to one daemon, and how to open more.
 pub(crate) struct Connections {
     pub(crate) options: HttpOptions,
-    pub(crate) parts: Parts,
+    pub(crate) environment: Environment,
     host: HeaderValue,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    idle: Mutex<Vec<(Moment, Sender)>>,
+    idle: Mutex<Vec<(Moment, RequestSender)>>,
 }
 
 impl Connections {
-    pub(crate) fn new(options: HttpOptions, parts: Parts) -> Result<Self, Failure> {
+    pub(crate) fn new(options: HttpOptions, parts: Environment) -> Result<Self, StoreError> {
         let host = HeaderValue::from_str(&options.authority())
-            .map_err(|_| crate::options::refuse("the host cannot be sent in a header"))?;
-        // A mistake in a file should show now, not at the first lock.
+            .map_err(|_| crate::options::misconfigured("the host cannot be sent in a header"))?;
+        // Read the token file once now, so that a mistake in it shows at start and not at the first
+        // lock.
         options.token()?;
         Ok(Self {
             tls: crate::tls::connector(&options)?,
             host,
             options,
-            parts,
+            environment: parts,
             idle: Mutex::default(),
         })
     }
 
-    /// Sends a document and reads the answer.
-    pub(crate) async fn post<T: Serialize>(&self, path: &str, document: &T) -> Result<Answer, Failure> {
+    /// Sends a document with POST and reads the response.
+    pub(crate) async fn post<T: Serialize>(
+        &self,
+        path: &str,
+        document: &T,
+    ) -> Result<HttpResponse, StoreError> {
         let body = serde_json::to_vec(document).map_err(|err| {
-            crate::options::refuse(format!("the question cannot be written as JSON: {err}"))
+            crate::options::misconfigured(format!("the question cannot be written as JSON: {err}"))
         })?;
-        self.ask(Method::POST, path, Bytes::from(body)).await
+        self.call(Method::POST, path, Bytes::from(body)).await
     }
 
-    /// Puts a text of this media type there.
-    pub(crate) async fn put(&self, path: &str, kind: &'static str, text: String) -> Result<Answer, Failure> {
+    /// Sends a text of this media type with PUT.
+    pub(crate) async fn put(
+        &self,
+        path: &str,
+        kind: &'static str,
+        text: String,
+    ) -> Result<HttpResponse, StoreError> {
         let mut request = self.request(Method::PUT, path, Bytes::from(text))?;
         let kind = HeaderValue::from_static(kind);
         request.headers_mut().insert(CONTENT_TYPE, kind);
         self.send(request).await
     }
 
-    /// Reads a document.
-    pub(crate) async fn get(&self, path: &str) -> Result<Answer, Failure> {
-        self.ask(Method::GET, path, Bytes::new()).await
+    /// Sends GET and reads the response.
+    pub(crate) async fn get(&self, path: &str) -> Result<HttpResponse, StoreError> {
+        self.call(Method::GET, path, Bytes::new()).await
     }
 
-    /// Ends what stands at this path.
-    pub(crate) async fn delete(&self, path: &str) -> Result<Answer, Failure> {
-        self.ask(Method::DELETE, path, Bytes::new()).await
+    /// Sends DELETE and reads the response.
+    pub(crate) async fn delete(&self, path: &str) -> Result<HttpResponse, StoreError> {
+        self.call(Method::DELETE, path, Bytes::new()).await
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
+    async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<HttpResponse, StoreError> {
         self.send(self.request(method, path, body)?).await
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        let doubt = Doubt {
-            connections: self,
-            asked: self.parts.clock.now(),
-        };
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<HttpResponse, StoreError> {
+        // The time is taken before sending, so a connection that is returned meanwhile counts as
+        // alive.
+        let doubt = PendingRequest { connections: self, sent_at: self.environment.clock.now() };
         let answer = self.exchange(request).await;
         if answer.is_ok() {
+            // A response came, so the pooled connections are not suspect.
             mem::forget(doubt);
         }
         answer
     }
 
-    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        while let Some(mut sender) = self.kept() {
+    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<HttpResponse, StoreError> {
+        while let Some(mut sender) = self.take_idle() {
             match sender.try_send_request(request).await {
                 Ok(response) => return self.read(sender, response).await,
                 Err(mut failed) => match failed.take_message() {
-                    // It never left: the daemon had closed the connection.
+                    // Never sent: the daemon had closed the connection. Retrying is safe.
                     Some(message) => request = message,
-                    None => return Err(lost(failed.into_error())),
+                    None => return Err(response_lost(failed.into_error())),
                 },
             }
         }
@@ -157,11 +165,12 @@ impl Connections {
         match sender.try_send_request(request).await {
             Ok(response) => self.read(sender, response).await,
             Err(mut failed) => Err(match failed.take_message() {
+                // The message came back unsent, so the request is definitely not done.
                 Some(_) => {
                     let why = "the daemon closed the connection before the question was sent";
-                    Failure::not_done(Cause::Unreachable, why).with_source(failed.into_error())
+                    StoreError::not_done(StoreErrorKind::Unreachable, why).with_source(failed.into_error())
                 }
-                None => lost(failed.into_error()),
+                None => response_lost(failed.into_error()),
             }),
         }
     }
@@ -171,7 +180,7 @@ impl Connections {
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<Request<Full<Bytes>>, Failure> {
+    ) -> Result<Request<Full<Bytes>>, StoreError> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.options.path))
@@ -182,102 +191,105 @@ impl Connections {
         }
         if let Some(token) = self.options.token()? {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value =
-                value.map_err(|_| crate::options::refuse("the API token cannot be sent in a header"))?;
+            let mut value = value
+                .map_err(|_| crate::options::misconfigured("the API token cannot be sent in a header"))?;
+            // Keeps the token out of debug output of the headers.
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
         request
             .body(Full::new(body))
-            .map_err(|err| crate::options::refuse(format!("the question cannot be sent: {err}")))
+            .map_err(|err| crate::options::misconfigured(format!("the question cannot be sent: {err}")))
     }
 
     pub(crate) async fn read(
         &self,
-        sender: Sender,
+        sender: RequestSender,
         response: hyper::Response<hyper::body::Incoming>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpResponse, StoreError> {
         let status = response.status().as_u16();
         let problem = response
             .headers()
             .get(CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(PROBLEM.as_bytes()));
-        let body = Limited::new(response.into_body(), LARGEST)
+            .is_some_and(|kind| kind.as_bytes().starts_with(PROBLEM_MEDIA_TYPE.as_bytes()));
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
             .collect()
             .await
-            .map_err(|err| Failure::unknown(Cause::Unreachable, format!("the answer was cut off: {err}")))?
+            .map_err(|err| {
+                StoreError::unknown(StoreErrorKind::Unreachable, format!("the answer was cut off: {err}"))
+            })?
             .to_bytes();
+        // Only now, after the body was read to its end, can the connection carry another request.
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < KEPT {
-            idle.push((self.parts.clock.now(), sender));
+        if idle.len() < MAX_IDLE_CONNECTIONS {
+            idle.push((self.environment.clock.now(), sender));
         }
-        Ok(Answer {
-            status,
-            problem,
-            body,
-        })
+        Ok(HttpResponse { status, is_problem: problem, body })
     }
 
-    /// The connection that was used last: the others may then become old and go.
-    fn kept(&self) -> Option<Sender> {
-        let now = self.parts.clock.now();
+    /// Takes the connection that was used last. The others can then grow old and be dropped.
+    fn take_idle(&self) -> Option<RequestSender> {
+        let now = self.environment.clock.now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(since, sender)| now.since(*since) < IDLE && !sender.is_closed());
-        // A connection is ready once its last answer has been read to the end and its task has seen that.
+        idle.retain(|(since, sender)| now.since(*since) < MAX_IDLE_TIME && !sender.is_closed());
+        // A connection is ready once its last response was read to the end and its task has noticed
+        // that.
         let at = idle.iter().rposition(|(_, sender)| sender.is_ready())?;
         Some(idle.remove(at).1)
     }
 
-    pub(crate) async fn connect(&self) -> Result<Sender, Failure> {
+    pub(crate) async fn connect(&self) -> Result<RequestSender, StoreError> {
         let options = &self.options;
+        // Nothing is sent before the connection is up, so every failure here is definitely not
+        // done.
         let unreachable = |what: &str, err: &dyn fmt::Display| {
-            Failure::not_done(
-                Cause::Unreachable,
+            StoreError::not_done(
+                StoreErrorKind::Unreachable,
                 format!("{what} {}: {err}", options.authority()),
             )
         };
         let refused = |err: std::io::Error| unreachable("cannot connect to", &err);
         let (host, port) = (options.host.as_str(), options.port);
-        match &self.parts.dial {
+        match &self.environment.connector {
             None => {
                 let stream = crate::tcp::connect(host, port).await.map_err(refused)?;
-                self.secure(stream, unreachable).await
+                self.tls_handshake(stream, unreachable).await
             }
             Some(dial) => {
-                let stream: Pin<Box<dyn Stream>> = dial.dial(host, port).await.map_err(refused)?;
-                self.secure(stream, unreachable).await
+                let stream: Pin<Box<dyn Stream>> = dial.connect(host, port).await.map_err(refused)?;
+                self.tls_handshake(stream, unreachable).await
             }
         }
     }
 
-    /// Speaks TLS first, if that was asked for.
-    async fn secure<S>(
+    /// Performs the TLS handshake, if the URL is `https`.
+    async fn tls_handshake<S>(
         &self,
         stream: S,
-        unreachable: impl Fn(&str, &dyn fmt::Display) -> Failure,
-    ) -> Result<Sender, Failure>
+        unreachable: impl Fn(&str, &dyn fmt::Display) -> StoreError,
+    ) -> Result<RequestSender, StoreError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match &self.tls {
-            None => self.greet(TokioIo::new(stream)).await,
+            None => self.http_handshake(TokioIo::new(stream)).await,
             Some((connector, name)) => {
                 let stream = connector
                     .connect(name.clone(), stream)
                     .await
                     .map_err(|err| unreachable("no TLS with", &err))?;
-                self.greet(TokioIo::new(stream)).await
+                self.http_handshake(TokioIo::new(stream)).await
             }
         }
     }
 
-    async fn greet<T>(&self, io: T) -> Result<Sender, Failure>
+    async fn http_handshake<T>(&self, io: T) -> Result<RequestSender, StoreError>
     where
         T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
         let (sender, connection) = http1::handshake(io)
             .await
-            .map_err(|err| Failure::not_done(Cause::Unreachable, format!("no HTTP: {err}")))?;
+            .map_err(|err| StoreError::not_done(StoreErrorKind::Unreachable, format!("no HTTP: {err}")))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the daemon ended");
@@ -287,27 +299,24 @@ impl Connections {
     }
 }
 
-/// A question that has no answer yet. Dropped without one, because the connection broke or because its caller stopped waiting, it
-/// takes the idle connections down of which nothing was heard since.
-struct Doubt<'a> {
+/// A request without a response yet. Dropped without one, because the connection broke or the
+/// caller stopped waiting, it drops the idle connections that have been silent since.
+struct PendingRequest<'a> {
     connections: &'a Connections,
-    asked: Moment,
+    sent_at: Moment,
 }
 
-impl Drop for Doubt<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        let mut idle = self
-            .connections
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(since, _)| *since > self.asked);
+        let mut idle = self.connections.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(since, _)| *since > self.sent_at);
     }
 }
 
-/// It was sent, and no answer came.
-fn lost(err: hyper::Error) -> Failure {
-    Failure::unknown(Cause::Unreachable, "the connection ended before the answer").with_source(err)
+/// The request was sent and no response came, so its outcome is unknown.
+fn response_lost(err: hyper::Error) -> StoreError {
+    StoreError::unknown(StoreErrorKind::Unreachable, "the connection ended before the answer")
+        .with_source(err)
 }
 
 impl fmt::Debug for Connections {

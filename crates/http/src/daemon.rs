@@ -1,46 +1,44 @@
-//! The daemon beyond its locks: what an operator asks of it that no store can answer.
+//! The operator's client: requests that go beyond the store trait.
 
 use leasehold_core::Name;
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::connection::{Answer, Connections};
+use crate::connection::{Connections, HttpResponse};
+use crate::environment::Environment;
 use crate::error;
 use crate::options::HttpOptions;
-use crate::parts::Parts;
-use crate::store::{route, segment};
+use crate::store::{escape_segment, lock_path};
 use crate::wire::{Break, Broken, Problem};
 
-/// A daemon and the way to it.
+/// A client of a daemon's whole HTTP API.
 #[derive(Debug)]
-pub struct Daemon {
+pub struct DaemonClient {
     connections: Connections,
 }
 
-/// What was asked for, or the daemon's refusal.
-pub type Asked<T> = Result<Result<T, Box<Problem>>, Failure>;
+/// The outer error means that no usable response came; the inner one is the daemon's refusal.
+pub type DaemonResult<T> = Result<Result<T, Box<Problem>>, StoreError>;
 
-impl Daemon {
-    /// Reads the files that the options name, and gets ready. Nothing is connected to yet.
+impl DaemonClient {
+    /// Reads the files that the options name. No connection is opened yet.
     ///
     /// # Errors
     /// One of the files cannot be used.
-    pub fn open(options: HttpOptions) -> Result<Self, Failure> {
-        Self::open_with(options, Parts::default())
+    pub fn open(options: HttpOptions) -> Result<Self, StoreError> {
+        Self::open_with(options, Environment::default())
     }
 
-    /// [`open`](Self::open) with another clock, source of chance and way to connect than the machine's.
+    /// [`open`](Self::open) with another clock, source of randomness and connector.
     ///
     /// # Errors
-    /// As its.
-    pub fn open_with(options: HttpOptions, parts: Parts) -> Result<Self, Failure> {
-        Ok(Self {
-            connections: Connections::new(options, parts)?,
-        })
+    /// As for the method above.
+    pub fn open_with(options: HttpOptions, parts: Environment) -> Result<Self, StoreError> {
+        Ok(Self { connections: Connections::new(options, parts)? })
     }
 
-    /// Where it is, without anything secret.
+    /// The daemon's URL without secrets.
     #[must_use]
     pub fn describe(&self) -> String {
         self.connections.options.describe()
@@ -50,116 +48,124 @@ impl Daemon {
         &self.connections
     }
 
-    /// Ends someone's lease.
+    /// Breaks the lease of another holder.
     ///
     /// # Errors
-    /// No answer came; it may have been broken.
-    pub async fn break_lock(&self, name: &Name, want: &Break) -> Asked<Broken> {
-        let answer = self.connections.post(&route(name, "/break"), want).await?;
-        settle(&answer, "a break")
+    /// No response came; the lease may have been broken.
+    pub async fn break_lock(&self, name: &Name, want: &Break) -> DaemonResult<Broken> {
+        let answer = self.connections.post(&lock_path(name, "/break"), want).await?;
+        read_response(&answer, "a break")
     }
 
-    /// Reads a document below `/v1/`. Each part of the path is escaped.
+    /// Reads a document below `/v1/`. Each path segment is escaped.
     ///
     /// # Errors
-    /// No answer came.
-    pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Asked<T> {
-        let answer = self
-            .connections
-            .get(&below(path))
-            .await
-            .map_err(error::read_only)?;
-        settle(&answer, "a question").map_err(error::read_only)
+    /// No usable response came.
+    pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> DaemonResult<T> {
+        let answer = self.connections.get(&v1_path(path)).await.map_err(error::mark_read_only)?;
+        // A read changes nothing, so none of its failures is *unknown*.
+        read_response(&answer, "a question").map_err(error::mark_read_only)
     }
 
-    /// Reads a document below `/v1/` that a query narrows down. Path and query are escaped.
+    /// Reads a document below `/v1/` with a query. Path and query are escaped.
     ///
     /// # Errors
-    /// No answer came.
-    pub async fn get_where<T: DeserializeOwned>(&self, path: &[&str], query: &[(&str, &str)]) -> Asked<T> {
+    /// No usable response came.
+    pub async fn get_with_query<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> DaemonResult<T> {
         let query: Vec<_> = query
             .iter()
-            .map(|(key, value)| format!("{}={}", segment(key), segment(value)))
+            .map(|(key, value)| format!("{}={}", escape_segment(key), escape_segment(value)))
             .collect();
-        let path = format!("{}?{}", below(path), query.join("&"));
-        let answer = self.connections.get(&path).await.map_err(error::read_only)?;
-        settle(&answer, "a question").map_err(error::read_only)
+        let path = format!("{}?{}", v1_path(path), query.join("&"));
+        let answer = self.connections.get(&path).await.map_err(error::mark_read_only)?;
+        read_response(&answer, "a question").map_err(error::mark_read_only)
     }
 
-    /// Reads what stands at this path, query included, as text: `/metrics`, a page of `/v1/history`.
+    /// Reads the text at this path, query included: `/metrics`, a page of `/v1/history`.
     ///
     /// # Errors
-    /// No answer came.
-    pub async fn text(&self, path: &str) -> Asked<String> {
-        let answer = self.connections.get(path).await.map_err(error::read_only)?;
+    /// No usable response came.
+    pub async fn get_text(&self, path: &str) -> DaemonResult<String> {
+        let answer = self.connections.get(path).await.map_err(error::mark_read_only)?;
         if (200..300).contains(&answer.status) {
             return Ok(Ok(String::from_utf8_lossy(&answer.body).into_owned()));
         }
-        settle::<serde::de::IgnoredAny>(&answer, "a question")
-            .map_err(error::read_only)
+        read_response::<serde::de::IgnoredAny>(&answer, "a question")
+            .map_err(error::mark_read_only)
             .map(|refused| refused.map(|_| String::new()))
     }
 
-    /// Sends a document below `/v1/` and reads the answer.
+    /// Sends a document below `/v1/` and reads the response.
     ///
     /// # Errors
-    /// No answer came; it may have taken effect.
-    pub async fn post<D: Serialize, T: DeserializeOwned>(&self, path: &[&str], document: &D) -> Asked<T> {
-        let answer = self.connections.post(&below(path), document).await?;
-        settle(&answer, "a document")
-    }
-
-    /// [`post`](Self::post), answered with the status too: 200 may say *before*, 201 *now*, 202 *soon*.
-    ///
-    /// # Errors
-    /// As its.
-    pub async fn post_told<D: Serialize, T: DeserializeOwned>(
+    /// No usable response came; the request may have taken effect.
+    pub async fn post<D: Serialize, T: DeserializeOwned>(
         &self,
         path: &[&str],
         document: &D,
-    ) -> Asked<(u16, T)> {
-        let answer = self.connections.post(&below(path), document).await?;
-        let told = settle(&answer, "a document")?;
+    ) -> DaemonResult<T> {
+        let answer = self.connections.post(&v1_path(path), document).await?;
+        read_response(&answer, "a document")
+    }
+
+    /// [`post`](Self::post) that also returns the status: 200 means done before, 201 done now, 202
+    /// accepted.
+    ///
+    /// # Errors
+    /// As for the method above.
+    pub async fn post_with_status<D: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        document: &D,
+    ) -> DaemonResult<(u16, T)> {
+        let answer = self.connections.post(&v1_path(path), document).await?;
+        let told = read_response(&answer, "a document")?;
         Ok(told.map(|document| (answer.status, document)))
     }
 
-    /// Puts a text of this media type below `/v1/` and reads the answer.
+    /// Sends a text of this media type with PUT below `/v1/` and reads the response.
     ///
     /// # Errors
-    /// No answer came; it may have taken effect.
+    /// No usable response came; the request may have taken effect.
     pub async fn put<T: DeserializeOwned>(
         &self,
         path: &[&str],
         kind: &'static str,
         text: String,
-    ) -> Asked<T> {
-        let answer = self.connections.put(&below(path), kind, text).await?;
-        settle(&answer, "a file")
+    ) -> DaemonResult<T> {
+        let answer = self.connections.put(&v1_path(path), kind, text).await?;
+        read_response(&answer, "a file")
     }
 
-    /// Ends what stands below `/v1/`.
+    /// Sends DELETE below `/v1/` and reads the response.
     ///
     /// # Errors
-    /// No answer came; it may have ended.
-    pub async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> Asked<T> {
-        let answer = self.connections.delete(&below(path)).await?;
-        settle(&answer, "an end")
+    /// No usable response came; the resource may have been deleted.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> DaemonResult<T> {
+        let answer = self.connections.delete(&v1_path(path)).await?;
+        read_response(&answer, "an end")
     }
 }
 
-fn below(path: &[&str]) -> String {
-    let parts: Vec<_> = path.iter().map(|part| segment(part)).collect();
+fn v1_path(path: &[&str]) -> String {
+    let parts: Vec<_> = path.iter().map(|part| escape_segment(part)).collect();
     format!("/v1/{}", parts.join("/"))
 }
 
-fn settle<T: DeserializeOwned>(answer: &Answer, what: &str) -> Asked<T> {
+fn read_response<T: DeserializeOwned>(answer: &HttpResponse, what: &str) -> DaemonResult<T> {
     if (200..300).contains(&answer.status) {
-        return answer.document(what).map(Ok);
+        return answer.parse_document(what).map(Ok);
     }
     match answer.problem() {
         Some(problem) => Ok(Err(Box::new(problem))),
-        None => Err(Failure::unknown(
-            Cause::Unreachable,
+        // Without a problem document the response may be from a proxy, so nothing is known about
+        // the request.
+        None => Err(StoreError::unknown(
+            StoreErrorKind::Unreachable,
             format!(
                 "status {} without a document of a Leasehold daemon: is something else at this address?",
                 answer.status

@@ -1,141 +1,122 @@
-//! What each failure on the way to the daemon means: a closed table.
+//! What each error response means for the request: a closed table.
 //!
-//! A refusal in the table says *definitely not done*. Whatever is not in it may have taken effect: an answer that did
-//! not come, a proxy's error page, a newer daemon's refusal, a status without our own document behind it.
+//! A response in the table means *definitely not done*. Everything else may have taken effect: a
+//! missing response, a proxy's error page, an unknown code of a newer daemon, a status without a
+//! problem document.
 
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 
-use crate::connection::Answer;
-use crate::wire::Problem;
+use crate::connection::HttpResponse;
+use crate::wire::{ErrorCode, Problem};
 
-/// Codes that a daemon answers *instead of* asking its store, with the status they come with.
-const NOT_DONE: &[(&str, u16, Cause)] = &[
-    ("bad_request", 400, Cause::Misconfigured),
-    ("unauthorized", 401, Cause::Denied),
-    ("forbidden", 403, Cause::Denied),
-    ("not_found", 404, Cause::Misconfigured),
-    ("method_not_allowed", 405, Cause::Misconfigured),
-    ("request_timeout", 408, Cause::TimedOut),
-    ("too_large", 413, Cause::Misconfigured),
-    ("unsupported_media_type", 415, Cause::Misconfigured),
-    ("wrong_host", 421, Cause::Misconfigured),
-    ("invalid", 422, Cause::Misconfigured),
-    ("rate_limited", 429, Cause::Overloaded),
-    ("too_many_waiters", 429, Cause::Overloaded),
-    ("unsupported", 422, Cause::Unsupported),
-    ("overloaded", 503, Cause::Overloaded),
-    ("stopping", 503, Cause::Unreachable),
+/// Codes that a daemon returns *instead of* calling its store.
+const NOT_DONE: &[(ErrorCode, StoreErrorKind)] = &[
+    (ErrorCode::BadRequest, StoreErrorKind::Misconfigured),
+    (ErrorCode::Unauthorized, StoreErrorKind::Denied),
+    (ErrorCode::Forbidden, StoreErrorKind::Denied),
+    (ErrorCode::NotFound, StoreErrorKind::Misconfigured),
+    (ErrorCode::MethodNotAllowed, StoreErrorKind::Misconfigured),
+    (ErrorCode::RequestTimeout, StoreErrorKind::TimedOut),
+    (ErrorCode::TooLarge, StoreErrorKind::Misconfigured),
+    (ErrorCode::UnsupportedMediaType, StoreErrorKind::Misconfigured),
+    (ErrorCode::WrongHost, StoreErrorKind::Misconfigured),
+    (ErrorCode::Invalid, StoreErrorKind::Misconfigured),
+    (ErrorCode::RateLimited, StoreErrorKind::Overloaded),
+    (ErrorCode::TooManyWaiters, StoreErrorKind::Overloaded),
+    (ErrorCode::Unsupported, StoreErrorKind::Unsupported),
+    (ErrorCode::Overloaded, StoreErrorKind::Overloaded),
+    (ErrorCode::Stopping, StoreErrorKind::Unreachable),
 ];
 
-/// The daemon's store did not answer; the document says whether it may have happened.
-const STORE: (&str, u16) = ("unavailable", 503);
-
-/// Causes as the wire spells them: their own words.
-const CAUSES: &[Cause] = &[
-    Cause::Unreachable,
-    Cause::TimedOut,
-    Cause::Overloaded,
-    Cause::ReadOnly,
-    Cause::Denied,
-    Cause::Misconfigured,
-    Cause::Unsupported,
-    Cause::Corrupt,
+/// All causes. The problem document spells them as their `Display` does.
+const ALL_CAUSES: &[StoreErrorKind] = &[
+    StoreErrorKind::Unreachable,
+    StoreErrorKind::TimedOut,
+    StoreErrorKind::Overloaded,
+    StoreErrorKind::ReadOnly,
+    StoreErrorKind::Denied,
+    StoreErrorKind::Misconfigured,
+    StoreErrorKind::Unsupported,
+    StoreErrorKind::Corrupt,
 ];
 
-/// A cause from its word.
-pub(crate) fn cause(word: &str) -> Option<Cause> {
-    CAUSES.iter().copied().find(|cause| cause.to_string() == word)
+/// Parses a cause.
+pub(crate) fn parse_cause(word: &str) -> Option<StoreErrorKind> {
+    ALL_CAUSES.iter().copied().find(|cause| cause.to_string() == word)
 }
 
-/// What a refusal means that is no answer to the question.
-pub(crate) fn refused(answer: &Answer) -> Failure {
+/// Converts an error response into a store error.
+pub(crate) fn error_from_response(answer: &HttpResponse) -> StoreError {
     let status = answer.status;
     let Some(problem) = answer.problem() else {
-        return Failure::unknown(
-            Cause::Unreachable,
+        return StoreError::unknown(
+            StoreErrorKind::Unreachable,
             format!(
                 "status {status} without a document of a Leasehold daemon: is something else at this address?"
             ),
         );
     };
-    if let Some((_, _, cause)) = NOT_DONE
-        .iter()
-        .find(|(code, with, _)| *code == problem.code && *with == status)
-    {
-        return Failure::not_done(*cause, message(&problem));
+    let code = answer.error_code();
+    if let Some((_, cause)) = NOT_DONE.iter().find(|(listed, _)| Some(*listed) == code) {
+        return StoreError::not_done(*cause, message(&problem));
     }
-    if STORE == (problem.code.as_str(), status) {
-        let cause = problem.cause.as_deref().and_then(cause);
-        // A daemon that does not say that nothing happened has not said it.
+    // The daemon's store failed; the document says whether the outcome is unknown.
+    if code == Some(ErrorCode::Unavailable) {
+        let cause = problem.cause.as_deref().and_then(parse_cause);
+        // Only an explicit `false` means that nothing happened.
         return if problem.unknown == Some(false) {
-            Failure::not_done(cause.unwrap_or(Cause::Unreachable), message(&problem))
+            StoreError::not_done(cause.unwrap_or(StoreErrorKind::Unreachable), message(&problem))
         } else {
-            Failure::unknown(cause.unwrap_or(Cause::Unreachable), message(&problem))
+            StoreError::unknown(cause.unwrap_or(StoreErrorKind::Unreachable), message(&problem))
         };
     }
-    Failure::unknown(
-        Cause::Unreachable,
+    StoreError::unknown(
+        StoreErrorKind::Unreachable,
         format!("the daemon answered {status}: {}", message(&problem)),
     )
 }
 
-/// The daemon answered, but not with what was asked for.
-pub(crate) fn nonsense(what: &str) -> Failure {
-    Failure::unknown(
-        Cause::Corrupt,
-        format!("the daemon's answer to {what} makes no sense"),
-    )
+/// The response is not the expected document.
+pub(crate) fn malformed_response(what: &str) -> StoreError {
+    StoreError::unknown(StoreErrorKind::Corrupt, format!("the daemon's answer to {what} makes no sense"))
 }
 
-/// For questions that change nothing, nothing has happened whatever went wrong.
-pub(crate) fn read_only(mut failure: Failure) -> Failure {
-    // The same failure, not one around it: what went wrong is said once.
+/// Marks an error of a read-only request: nothing can have happened.
+pub(crate) fn mark_read_only(mut failure: StoreError) -> StoreError {
+    // Change the error in place; wrapping it would show the same message twice.
     failure.unknown = false;
     failure
 }
 
-/// The daemon's own words, cut to a length that fits a message.
+/// The daemon's message, cut to a length that fits a log line.
 fn message(problem: &Problem) -> String {
-    let text = if problem.detail.is_empty() {
-        &problem.title
-    } else {
-        &problem.detail
-    };
-    text.chars()
-        .filter(|ch| !ch.is_control())
-        .take(300)
-        .collect::<String>()
+    let text = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
+    // Control characters could forge lines in a log.
+    text.chars().filter(|ch| !ch.is_control()).take(300).collect::<String>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Answer {
-        Answer {
-            status,
-            problem: true,
-            body: body.as_bytes().to_vec().into(),
-        }
+    fn answer(status: u16, body: &str) -> HttpResponse {
+        HttpResponse { status, is_problem: true, body: body.as_bytes().to_vec().into() }
     }
 
-    fn problem(status: u16, code: &str) -> Answer {
-        answer(
-            status,
-            &format!(r#"{{"code":"{code}","status":{status},"detail":"d"}}"#),
-        )
+    fn problem(status: u16, code: &str) -> HttpResponse {
+        answer(status, &format!(r#"{{"code":"{code}","status":{status},"detail":"d"}}"#))
     }
 
     #[test]
-    fn what_is_in_the_table_did_not_happen() {
-        for (code, status, cause) in NOT_DONE {
-            let failure = refused(&problem(*status, code));
-            assert_eq!((failure.unknown, failure.cause), (false, *cause), "{code}");
+    fn listed_codes_mean_not_done() {
+        for (code, cause) in NOT_DONE {
+            let failure = error_from_response(&problem(code.status(), code.as_str()));
+            assert_eq!((failure.unknown, failure.kind), (false, *cause), "{code:?}");
         }
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_unknown() {
+    fn unlisted_responses_are_unknown() {
         for other in [
             problem(500, "internal"),
             problem(503, "rate_limited"),
@@ -146,28 +127,28 @@ mod tests {
             answer(404, "{}"),
             answer(200, ""),
         ] {
-            let failure = refused(&other);
+            let failure = error_from_response(&other);
             assert!(failure.unknown, "{other:?}: {failure}");
         }
-        // The very document, but from someone who does not say that it is one.
+        // The same document, but the content type does not say that it is a problem document.
         let mut proxy = problem(403, "forbidden");
-        proxy.problem = false;
-        assert!(refused(&proxy).unknown);
+        proxy.is_problem = false;
+        assert!(error_from_response(&proxy).unknown);
     }
 
     #[test]
-    fn the_daemons_store_says_itself_whether_it_happened() {
+    fn unavailable_says_whether_the_outcome_is_unknown() {
         let body = |unknown| format!(r#"{{"code":"unavailable","cause":"read-only","unknown":{unknown}}}"#);
-        let failure = refused(&answer(503, &body(false)));
-        assert_eq!((failure.unknown, failure.cause), (false, Cause::ReadOnly));
-        assert!(refused(&answer(503, &body(true))).unknown);
+        let failure = error_from_response(&answer(503, &body(false)));
+        assert_eq!((failure.unknown, failure.kind), (false, StoreErrorKind::ReadOnly));
+        assert!(error_from_response(&answer(503, &body(true))).unknown);
     }
 
     #[test]
-    fn every_cause_has_a_word_of_its_own() {
-        for known in CAUSES {
-            assert_eq!(cause(&known.to_string()), Some(*known));
+    fn every_cause_round_trips_as_text() {
+        for known in ALL_CAUSES {
+            assert_eq!(parse_cause(&known.to_string()), Some(*known));
         }
-        assert_eq!(cause("tired"), None);
+        assert_eq!(parse_cause("tired"), None);
     }
 }

@@ -1,51 +1,51 @@
-//! Looking: one lock, or many.
+//! Inspect one lock, or list many.
 
 use std::time::Duration;
 
 use leasehold_core::Name;
-use leasehold_core::store::{Failure, Lease, Listing};
+use leasehold_core::store::{Lease, LeaseList, StoreError};
 
-use crate::connection::{Answer, Connections};
+use crate::connection::{Connections, HttpResponse};
 use crate::error;
-use crate::store::{route, segment};
+use crate::store::{escape_segment, lock_path};
 use crate::wire::{LockList, LockView};
 
-/// A daemon lists no more at once.
-const LONGEST: usize = 10_000;
+// The daemon refuses a larger limit.
+const MAX_LIST_LIMIT: usize = 10_000;
 
-pub(crate) async fn inspect(connections: &Connections, name: &Name) -> Result<Option<Lease>, Failure> {
+pub(crate) async fn inspect(connections: &Connections, name: &Name) -> Result<Option<Lease>, StoreError> {
     let look = async {
-        let view: LockView = read(connections.get(&route(name, "")).await?, "show")?;
+        let view: LockView = read_document(connections.get(&lock_path(name, "")).await?, "show")?;
         view.held.then(|| lease(view)).transpose()
     };
-    look.await.map_err(error::read_only)
+    look.await.map_err(error::mark_read_only)
 }
 
-pub(crate) async fn list(connections: &Connections, prefix: &str, limit: usize) -> Result<Listing, Failure> {
-    let limit = limit.min(LONGEST);
-    let path = format!("/v1/locks?prefix={}&limit={limit}", segment(prefix));
+pub(crate) async fn list(
+    connections: &Connections,
+    prefix: &str,
+    limit: usize,
+) -> Result<LeaseList, StoreError> {
+    let limit = limit.min(MAX_LIST_LIMIT);
+    let path = format!("/v1/locks?prefix={}&limit={limit}", escape_segment(prefix));
     let look = async {
-        let list: LockList = read(connections.get(&path).await?, "list")?;
+        let list: LockList = read_document(connections.get(&path).await?, "list")?;
         let leases = list.locks.into_iter().map(lease).collect::<Result<_, _>>()?;
-        Ok(Listing {
-            leases,
-            truncated: list.truncated,
-        })
+        Ok(LeaseList { leases, truncated: list.truncated })
     };
-    look.await.map_err(error::read_only)
+    look.await.map_err(error::mark_read_only)
 }
 
-pub(crate) fn read<T: serde::de::DeserializeOwned>(answer: Answer, what: &str) -> Result<T, Failure> {
-    if answer.status == 200 {
-        answer.document(what)
-    } else {
-        Err(error::refused(&answer))
-    }
+pub(crate) fn read_document<T: serde::de::DeserializeOwned>(
+    answer: HttpResponse,
+    what: &str,
+) -> Result<T, StoreError> {
+    if answer.status == 200 { answer.parse_document(what) } else { Err(error::error_from_response(&answer)) }
 }
 
-fn lease(view: LockView) -> Result<Lease, Failure> {
+fn lease(view: LockView) -> Result<Lease, StoreError> {
     Ok(Lease {
-        name: Name::new(&view.name).map_err(|_| error::nonsense("a look at locks"))?,
+        name: Name::new(&view.name).map_err(|_| error::malformed_response("a look at locks"))?,
         holder: view.holder.unwrap_or_default(),
         class: view.class,
         fence: view.fence,

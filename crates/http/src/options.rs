@@ -1,32 +1,32 @@
-//! Where the daemon is and who we are to it, from one URL.
+//! The daemon's address and the client's identity, parsed from one URL.
 //!
 //! `http://host[:port][/path]?…`, or `https://` for TLS, with these query keys:
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `token_file` | a file with the API token, not readable by everyone; read anew for each connection |
+//! | `token_file` | a file with the API token, not readable by every user; read for each request |
 //! | `ca_file` | PEM certificates to trust instead of the public ones (`https` only) |
-//! | `cert_file`, `key_file` | PEM certificate and key to show to a daemon that asks for one (`https` only) |
+//! | `cert_file`, `key_file` | PEM client certificate and key, if the daemon asks (`https` only) |
 //!
 //! A token inside the URL is refused: URLs end up in process lists, logs and shell histories.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use url::Url;
 
-/// The query keys, for the advice when one is misspelt.
-const KNOWN: &[&str] = &["token_file", "ca_file", "cert_file", "key_file"];
+/// The known query keys, to suggest one when a key is misspelt.
+const QUERY_KEYS: &[&str] = &["token_file", "ca_file", "cert_file", "key_file"];
 
-/// How to reach the daemon.
+/// How to reach the daemon and authenticate to it.
 #[derive(Clone)]
 #[must_use]
 pub struct HttpOptions {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) tls: bool,
-    /// What precedes `/v1`, for a daemon behind a reverse proxy.
+    /// The path before `/v1`, for a daemon behind a reverse proxy.
     pub(crate) path: String,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) ca_file: Option<PathBuf>,
@@ -35,27 +35,28 @@ pub struct HttpOptions {
 }
 
 impl HttpOptions {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// Says which part cannot be used and what to write instead. Never repeats a token.
-    pub fn parse(url: &str) -> Result<Self, Failure> {
-        // The parser's own message never repeats its input.
-        let url = Url::parse(url).map_err(|err| refuse(format!("not a URL: {err}")))?;
+    /// Names the part that cannot be used and what to write instead. Never repeats a token.
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
+        // Safe to show: the parser's message never repeats its input.
+        let url = Url::parse(url).map_err(|err| misconfigured(format!("not a URL: {err}")))?;
         let tls = match url.scheme() {
             "http" => false,
             "https" => true,
-            _ => return Err(refuse("its scheme is not known; use http:// or https://")),
+            _ => return Err(misconfigured("its scheme is not known; use http:// or https://")),
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(refuse(
+            return Err(misconfigured(
                 "the URL contains a user or password, which process lists and logs would show; put the API token into \
                  a file that only you can read and write ?token_file=/path instead",
             ));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| refuse("the URL names no host; write http://host:port"))?;
+        let host = host.ok_or_else(|| misconfigured("the URL names no host; write http://host:port"))?;
         let mut options = Self {
+            // URLs have IPv6 addresses in brackets; sockets and certificates do not.
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: url.port_or_known_default().unwrap_or(if tls { 443 } else { 80 }),
             tls,
@@ -67,18 +68,18 @@ impl HttpOptions {
         };
         options.read_query(&url)?;
         if options.cert_file.is_some() != options.key_file.is_some() {
-            return Err(refuse("cert_file= and key_file= need each other; write both"));
+            return Err(misconfigured("cert_file= and key_file= need each other; write both"));
         }
         Ok(options)
     }
 
-    fn read_query(&mut self, url: &Url) -> Result<(), Failure> {
+    fn read_query(&mut self, url: &Url) -> Result<(), StoreError> {
         for (key, value) in url.query_pairs() {
             let path = PathBuf::from(value.as_ref());
             match key.as_ref() {
                 "token_file" => self.token_file = Some(path),
                 key @ ("ca_file" | "cert_file" | "key_file") if !self.tls => {
-                    return Err(refuse(format!(
+                    return Err(misconfigured(format!(
                         "{key}= needs TLS; write https:// instead of http://"
                     )));
                 }
@@ -86,7 +87,7 @@ impl HttpOptions {
                 "cert_file" => self.cert_file = Some(path),
                 "key_file" => self.key_file = Some(path),
                 "token" | "password" => {
-                    return Err(refuse(
+                    return Err(misconfigured(
                         "the API token would be in the URL; put it into a file and write token_file=",
                     ));
                 }
@@ -96,13 +97,13 @@ impl HttpOptions {
         Ok(())
     }
 
-    /// The URL without anything secret.
+    /// The URL without secrets.
     pub(crate) fn describe(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority(), self.path)
     }
 
-    /// Host and port, as the `Host` header has them.
+    /// Host and port, as in the `Host` header.
     pub(crate) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -111,16 +112,18 @@ impl HttpOptions {
         }
     }
 
-    /// The API token, if a file for it was named.
-    pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
+    /// Reads the API token, if the URL names a file for it. Read for every request, so that a
+    /// rotated token counts at once.
+    pub(crate) fn token(&self) -> Result<Option<String>, StoreError> {
         let Some(path) = &self.token_file else {
             return Ok(None);
         };
         check_private("token_file", path)?;
-        let text = std::fs::read_to_string(path).map_err(|err| unreadable("token_file", path, &err))?;
+        let text = std::fs::read_to_string(path).map_err(|err| unreadable_file("token_file", path, &err))?;
         let line = text.lines().next().unwrap_or_default().trim();
+        // Other bytes cannot be sent in a header.
         if line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(refuse(format!(
+            return Err(misconfigured(format!(
                 "token_file {} has no token in its first line; write lk_… as `leasehold token new` printed it",
                 path.display()
             )));
@@ -138,29 +141,29 @@ impl fmt::Debug for HttpOptions {
     }
 }
 
-pub(crate) fn refuse(why: impl Into<String>) -> Failure {
-    Failure::not_done(Cause::Misconfigured, why)
+pub(crate) fn misconfigured(why: impl Into<String>) -> StoreError {
+    StoreError::not_done(StoreErrorKind::Misconfigured, why)
 }
 
-pub(crate) fn unreadable(key: &str, path: &Path, err: &std::io::Error) -> Failure {
-    refuse(format!("{key} {} cannot be read: {err}", path.display()))
+pub(crate) fn unreadable_file(key: &str, path: &Path, err: &std::io::Error) -> StoreError {
+    misconfigured(format!("{key} {} cannot be read: {err}", path.display()))
 }
 
-fn unknown_key(key: &str) -> Failure {
-    let near = KNOWN
+fn unknown_key(key: &str) -> StoreError {
+    let near = QUERY_KEYS
         .iter()
         .max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)))
         .copied()
         .unwrap_or_default();
-    refuse(format!("the URL's {key}= is not known; did you mean {near}=?"))
+    misconfigured(format!("the URL's {key}= is not known; did you mean {near}=?"))
 }
 
-/// A secret that everyone on the machine can read is none.
-pub(crate) fn check_private(key: &str, path: &Path) -> Result<(), Failure> {
+/// Refuses a secret file that every user of the machine can read.
+pub(crate) fn check_private(key: &str, path: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::PermissionsExt;
-    let meta = std::fs::metadata(path).map_err(|err| unreadable(key, path, &err))?;
+    let meta = std::fs::metadata(path).map_err(|err| unreadable_file(key, path, &err))?;
     if meta.permissions().mode() & 0o004 != 0 {
-        return Err(refuse(format!(
+        return Err(misconfigured(format!(
             "{key} {} can be read by everyone; run chmod 600 on it",
             path.display()
         )));
@@ -172,7 +175,7 @@ pub(crate) fn check_private(key: &str, path: &Path) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn said(url: &str) -> String {
+    fn parse_error(url: &str) -> String {
         HttpOptions::parse(url).unwrap_err().to_string()
     }
 
@@ -186,13 +189,10 @@ mod tests {
 
     #[test]
     fn a_secret_in_the_url_is_refused_and_not_repeated() {
-        for url in [
-            "http://u:hunter2@h",
-            "http://hunter2@h",
-            "http://h?token=hunter2",
-            "http://h?password=hunter2",
-        ] {
-            let said = said(url);
+        for url in
+            ["http://u:hunter2@h", "http://hunter2@h", "http://h?token=hunter2", "http://h?password=hunter2"]
+        {
+            let said = parse_error(url);
             assert!(said.contains("token_file") && !said.contains("hunter2"), "{said}");
         }
     }
@@ -206,7 +206,7 @@ mod tests {
             ("https://h?cert_file=/x", "key_file="),
             ("nonsense", "not a URL"),
         ] {
-            let said = said(url);
+            let said = parse_error(url);
             assert!(said.contains(advice), "{url}: {said}");
         }
     }

@@ -1,19 +1,16 @@
-//! What the daemon's store, as it is configured right now, promises about a lease it has acknowledged.
+//! Reads what the daemon's store, as configured right now, promises about an acknowledged lease.
 
-use leasehold_core::store::{Failure, Promised};
+use leasehold_core::store::{PromiseReport, StoreError};
 
 use crate::connection::Connections;
 use crate::error;
-use crate::inspect::read;
+use crate::inspect::read_document;
 use crate::wire::StoreView;
 
-pub(crate) async fn promise(connections: &Connections) -> Result<Promised, Failure> {
+pub(crate) async fn promise(connections: &Connections) -> Result<PromiseReport, StoreError> {
     let look = async {
-        let store: StoreView = read(connections.get("/v1/store").await?, "what it promises")?;
-        Ok(Promised {
-            promise: store.promise,
-            because: store.because,
-        })
+        let store: StoreView = read_document(connections.get("/v1/store").await?, "what it promises")?;
+        Ok(PromiseReport { promise: store.promise, limits: store.because })
     };
-    look.await.map_err(error::read_only)
+    look.await.map_err(error::mark_read_only)
 }

@@ -1,70 +1,68 @@
-//! Giving back, by its owner or by an operator.
+//! Release by the owner, leaving the queue, and break by an operator.
 
 use std::time::Duration;
 
-use leasehold_core::store::{Cause, Claim, Failure, Given, Giving};
+use leasehold_core::store::{ReleaseAuthority, ReleaseRequest, ReleaseResponse, StoreError, StoreErrorKind};
 
 use crate::connection::Connections;
 use crate::error;
-use crate::store::route;
-use crate::wire::{Break, Release, Secret, millis};
+use crate::store::lock_path;
+use crate::wire::{Break, ErrorCode, Release, Secret, millis};
 
 pub(crate) async fn release(
     connections: &Connections,
-    giving: &Giving,
+    giving: &ReleaseRequest,
     within: Duration,
-) -> Result<Given, Failure> {
-    let answer = match &giving.claim {
-        Claim::Owner(token) => {
+) -> Result<ReleaseResponse, StoreError> {
+    let answer = match &giving.authority {
+        ReleaseAuthority::Owner(token) => {
             let document = Release {
                 token: Secret::new(token.expose()),
+                // An explicit zero: without the field the daemon would apply its default tombstone.
                 tombstone_ms: Some(giving.tombstone.map_or(0, millis)),
                 within_ms: Some(millis(within).max(1)),
                 place_only: false,
             };
-            connections
-                .post(&route(&giving.name, "/release"), &document)
-                .await?
+            connections.post(&lock_path(&giving.name, "/release"), &document).await?
         }
-        Claim::Place(token) => {
+        ReleaseAuthority::Waiter(token) => {
             let document = Release {
                 token: Secret::new(token.expose()),
                 tombstone_ms: None,
                 within_ms: Some(millis(within).max(1)),
                 place_only: true,
             };
-            connections
-                .post(&route(&giving.name, "/release"), &document)
-                .await?
+            connections.post(&lock_path(&giving.name, "/release"), &document).await?
         }
-        // The store's verb has no reason; the client's own log and events have it.
-        Claim::Seen(fence) => {
+        // The store trait has no reason for a break; the client's own log and events have it.
+        ReleaseAuthority::Operator(fence) => {
             let document = Break {
                 reason: "broken by a client of the store".to_owned(),
                 fence: Some(*fence),
+                // The decision was made on the client's side, so the daemon must neither ask nor
+                // wait.
                 force: true,
                 alive: None,
                 wait_ms: Some(0),
             };
-            connections
-                .post(&route(&giving.name, "/break"), &document)
-                .await?
+            connections.post(&lock_path(&giving.name, "/break"), &document).await?
         }
         _ => {
-            return Err(Failure::not_done(
-                Cause::Unsupported,
+            return Err(StoreError::not_done(
+                StoreErrorKind::Unsupported,
                 "this claim is newer than the wire",
             ));
         }
     };
     if answer.status == 200 {
-        return Ok(match giving.claim {
-            Claim::Place(_) => Given::NotOwned,
-            _ => Given::Released,
+        return Ok(match giving.authority {
+            // Leaving the queue releases nothing, and the store trait calls that *not owned*.
+            ReleaseAuthority::Waiter(_) => ReleaseResponse::NotOwned,
+            _ => ReleaseResponse::Released,
         });
     }
-    match (answer.status, answer.code().as_deref()) {
-        (410, Some("not_owned")) | (412, Some("stale_fence")) => Ok(Given::NotOwned),
-        _ => Err(error::refused(&answer)),
+    match answer.error_code() {
+        Some(ErrorCode::NotOwned | ErrorCode::StaleFence) => Ok(ReleaseResponse::NotOwned),
+        _ => Err(error::error_from_response(&answer)),
     }
 }

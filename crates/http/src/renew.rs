@@ -1,52 +1,51 @@
-//! Renewals: one by one, or many of a namespace in one request.
+//! Renewals: a single one, or many of a namespace in one request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_core::store::{Cause, Failure, Renewal, Renewed};
+use leasehold_core::store::{RenewRequest, RenewResponse, StoreError, StoreErrorKind};
 
 use crate::connection::Connections;
 use crate::error;
-use crate::store::{route, segment};
-use crate::wire::{Renew, RenewBatch, RenewItem, Renewals, RenewedView, Secret, millis};
+use crate::store::{escape_segment, lock_path};
+use crate::wire::{ErrorCode, Renew, RenewBatch, RenewItem, Renewals, RenewedView, Secret, millis};
 
-/// The most bytes of items in one request: a daemon reads no more than 16 KiB.
-const BYTES: usize = 14 * 1024;
-/// The most items in one request.
-const ITEMS: usize = 200;
+// The daemon reads bodies of up to 16 KiB; the rest is room for the JSON around the items.
+const MAX_BATCH_BYTES: usize = 14 * 1024;
+// The daemon refuses more.
+const MAX_BATCH_ITEMS: usize = 200;
 
-/// One result per item, in order. Items of one namespace share requests, since a right is a namespace's.
+/// Renews a batch and returns one result per item, in order. Only items of one namespace share a
+/// request, because rights are per namespace.
 pub(crate) async fn renew(
     connections: &Connections,
-    batch: &[Renewal],
+    batch: &[RenewRequest],
     within: Duration,
-) -> Vec<Result<Renewed, Failure>> {
+) -> Vec<Result<RenewResponse, StoreError>> {
+    // The route of a single lock needs a right on that name only, not on the namespace.
     if let [only] = batch {
-        return vec![one(connections, only, within).await];
+        return vec![renew_one(connections, only, within).await];
     }
-    let mut parts: Vec<Part<'_>> = Vec::new();
+    let mut parts: Vec<RenewChunk<'_>> = Vec::new();
     let mut open: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, renewal) in batch.iter().enumerate() {
-        let (namespace, size) = (renewal.name.namespace(), size(renewal));
+        let (namespace, size) = (renewal.name.namespace(), json_size(renewal));
         let fits = open.get(namespace).copied().filter(|part| {
             let part = &parts[*part];
-            part.items.len() < ITEMS && part.bytes + size <= BYTES
+            part.items.len() < MAX_BATCH_ITEMS && part.bytes + size <= MAX_BATCH_BYTES
         });
         let part = fits.unwrap_or_else(|| {
-            parts.push(Part {
-                namespace,
-                items: Vec::new(),
-                bytes: 0,
-            });
+            parts.push(RenewChunk { namespace, items: Vec::new(), bytes: 0 });
             open.insert(namespace, parts.len() - 1);
             parts.len() - 1
         });
         parts[part].items.push((at, renewal));
         parts[part].bytes += size;
     }
-    let sent = join_all(parts.iter().map(|part| many(connections, part, within))).await;
-    let mut results: Vec<_> = (0..batch.len()).map(|_| Err(unanswered())).collect();
+    let sent = join_all(parts.iter().map(|part| renew_chunk(connections, part, within))).await;
+    // Every item starts as unknown, so that a missing result stays unknown.
+    let mut results: Vec<_> = (0..batch.len()).map(|_| Err(missing_result())).collect();
     for (part, answers) in parts.iter().zip(sent) {
         for ((at, _), answer) in part.items.iter().zip(answers) {
             results[*at] = answer;
@@ -55,20 +54,25 @@ pub(crate) async fn renew(
     results
 }
 
-/// Items that travel together.
-struct Part<'a> {
+/// The items of one request.
+struct RenewChunk<'a> {
     namespace: &'a str,
-    items: Vec<(usize, &'a Renewal)>,
+    items: Vec<(usize, &'a RenewRequest)>,
     bytes: usize,
 }
 
-/// At least what the item takes as JSON: every byte of a name may become six (`\u0000`), most stay one.
-fn size(renewal: &Renewal) -> usize {
+/// An upper bound for the item's JSON. A byte of a name may take six (`\u0000`), most take one.
+fn json_size(renewal: &RenewRequest) -> usize {
     let quoted = |text: &str| serde_json::to_string(text).map_or(usize::MAX / 2, |json| json.len());
+    // 120 bytes cover the other fields and the punctuation.
     quoted(renewal.name.as_str()) + quoted(renewal.token.expose()) + 120
 }
 
-async fn one(connections: &Connections, renewal: &Renewal, within: Duration) -> Result<Renewed, Failure> {
+async fn renew_one(
+    connections: &Connections,
+    renewal: &RenewRequest,
+    within: Duration,
+) -> Result<RenewResponse, StoreError> {
     let document = Renew {
         token: Secret::new(renewal.token.expose()),
         fence: renewal.fence,
@@ -76,76 +80,68 @@ async fn one(connections: &Connections, renewal: &Renewal, within: Duration) -> 
         lock_delay_ms: Some(millis(renewal.lock_delay)),
         within_ms: Some(millis(within).max(1)),
     };
-    let answer = connections
-        .post(&route(&renewal.name, "/renew"), &document)
-        .await?;
+    let answer = connections.post(&lock_path(&renewal.name, "/renew"), &document).await?;
     if answer.status == 200 {
-        return outcome(answer.document("renew")?);
+        return renew_result(answer.parse_document("renew")?);
     }
-    match answer.code().as_deref() {
-        Some("not_owned") if answer.status == 410 => Ok(Renewed::NotOwned),
-        _ => Err(error::refused(&answer)),
+    match answer.error_code() {
+        Some(ErrorCode::NotOwned) => Ok(RenewResponse::NotOwned),
+        _ => Err(error::error_from_response(&answer)),
     }
 }
 
-async fn many(connections: &Connections, part: &Part<'_>, within: Duration) -> Vec<Result<Renewed, Failure>> {
-    let item = |(_, renewal): &(usize, &Renewal)| RenewItem {
+async fn renew_chunk(
+    connections: &Connections,
+    part: &RenewChunk<'_>,
+    within: Duration,
+) -> Vec<Result<RenewResponse, StoreError>> {
+    let item = |(_, renewal): &(usize, &RenewRequest)| RenewItem {
         name: renewal.name.to_string(),
         token: Secret::new(renewal.token.expose()),
         fence: renewal.fence,
         ttl_ms: renewal.ttl.as_millis(),
         lock_delay_ms: Some(millis(renewal.lock_delay)),
     };
-    let document = RenewBatch {
-        items: part.items.iter().map(item).collect(),
-        within_ms: Some(millis(within).max(1)),
-    };
-    let path = format!("/v1/namespaces/{}/renew", segment(part.namespace));
+    let document =
+        RenewBatch { items: part.items.iter().map(item).collect(), within_ms: Some(millis(within).max(1)) };
+    let path = format!("/v1/namespaces/{}/renew", escape_segment(part.namespace));
     let asked = async {
         let answer = connections.post(&path, &document).await?;
         if answer.status != 200 {
-            return Err(error::refused(&answer));
+            return Err(error::error_from_response(&answer));
         }
-        answer.document::<Renewals>("renew")
+        answer.parse_document::<Renewals>("renew")
     };
     match asked.await {
-        // Fewer than were asked leave the rest unknown.
-        Ok(renewals) => renewals.results.into_iter().map(outcome).collect(),
-        Err(failure) => part.items.iter().map(|_| Err(again(&failure))).collect(),
+        // If the daemon returns too few results, the rest stay unknown.
+        Ok(renewals) => renewals.results.into_iter().map(renew_result).collect(),
+        Err(failure) => part.items.iter().map(|_| Err(copy_error(&failure))).collect(),
     }
 }
 
-fn outcome(view: RenewedView) -> Result<Renewed, Failure> {
+fn renew_result(view: RenewedView) -> Result<RenewResponse, StoreError> {
     match view {
-        RenewedView::Extended { was_left_ms, .. } => Ok(Renewed::Extended {
-            was_left: was_left_ms.map(Duration::from_millis),
-        }),
-        RenewedView::NotOwned => Ok(Renewed::NotOwned),
-        RenewedView::Failed {
-            cause,
-            unknown,
-            detail,
-        } => {
-            let cause = error::cause(&cause).unwrap_or(Cause::Unreachable);
+        RenewedView::Extended { was_left_ms, .. } => {
+            Ok(RenewResponse::Extended { remaining_before: was_left_ms.map(Duration::from_millis) })
+        }
+        RenewedView::NotOwned => Ok(RenewResponse::NotOwned),
+        RenewedView::Failed { cause, unknown, detail } => {
+            let cause = error::parse_cause(&cause).unwrap_or(StoreErrorKind::Unreachable);
             Err(if unknown {
-                Failure::unknown(cause, detail)
+                StoreError::unknown(cause, detail)
             } else {
-                Failure::not_done(cause, detail)
+                StoreError::not_done(cause, detail)
             })
         }
     }
 }
 
-fn unanswered() -> Failure {
-    Failure::unknown(Cause::Corrupt, "the daemon did not answer this renewal")
+fn missing_result() -> StoreError {
+    StoreError::unknown(StoreErrorKind::Corrupt, "the daemon did not answer this renewal")
 }
 
-/// One request, one fate.
-fn again(failure: &Failure) -> Failure {
-    let repeat = if failure.unknown {
-        Failure::unknown
-    } else {
-        Failure::not_done
-    };
-    repeat(failure.cause, failure.message().to_owned())
+/// A copy of the error, because all items of a failed request share it.
+fn copy_error(failure: &StoreError) -> StoreError {
+    let repeat = if failure.unknown { StoreError::unknown } else { StoreError::not_done };
+    repeat(failure.kind, failure.message().to_owned())
 }

@@ -1,4 +1,4 @@
-//! The store itself: each verb of the contract as one request. What it says stands in the file of that name.
+//! The `Store` implementation: each operation is one request, in the file of its name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,77 +6,70 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    Answer, Ask, Capabilities, Failure, Given, Giving, Lease, Listener, Listing, Promise, Promised, Renewal,
-    Renewed, Store,
+    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, Promise, PromiseReport, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, Store, StoreError, WakeListener,
 };
 use leasehold_core::{Name, Token};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::connection::Connections;
+use crate::environment::Environment;
 use crate::options::HttpOptions;
-use crate::parts::Parts;
-use crate::wake::Ear;
+use crate::wake::WakeSubscription;
 use crate::{acquire, inspect, promise, release, renew};
 
-/// What a path segment may have as it is; everything else is encoded, so that no name can leave its segment.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b':');
+// Everything else is percent-encoded, so that no name can leave its path segment.
+const SEGMENT_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~').remove(b':');
 
-/// Leases of a daemon's store.
+/// A store behind a daemon.
 ///
-/// Nothing is connected to before it is asked: a daemon that is down shows then, as *unreachable*, and the class decides.
+/// No connection is opened before the first call. A daemon that is down shows then as
+/// *unreachable*, and the class decides what follows.
 pub struct HttpStore {
     connections: Arc<Connections>,
-    ear: Ear,
+    wake_subscription: WakeSubscription,
 }
 
 impl HttpStore {
-    /// Reads the files that the options name, and gets ready.
+    /// Reads the files that the options name. No connection is opened yet.
     ///
     /// # Errors
     /// One of the files cannot be used.
-    pub fn open(options: HttpOptions) -> Result<Self, Failure> {
-        Self::open_with(options, Parts::default())
+    pub fn open(options: HttpOptions) -> Result<Self, StoreError> {
+        Self::open_with(options, Environment::default())
     }
 
-    /// [`open`](Self::open) with another clock, source of chance and way to connect than the machine's.
+    /// [`open`](Self::open) with another clock, source of randomness and connector.
     ///
     /// # Errors
-    /// As its.
-    pub fn open_with(options: HttpOptions, parts: Parts) -> Result<Self, Failure> {
+    /// As for [`open`](Self::open).
+    pub fn open_with(options: HttpOptions, parts: Environment) -> Result<Self, StoreError> {
         let connections = Arc::new(Connections::new(options, parts)?);
-        Ok(Self {
-            ear: Ear::new(Arc::clone(&connections)),
-            connections,
-        })
+        Ok(Self { wake_subscription: WakeSubscription::new(Arc::clone(&connections)), connections })
     }
 }
 
-/// The route of a verb on a name.
-pub(crate) fn route(name: &Name, verb: &str) -> String {
-    format!("/v1/locks/{}{verb}", segment(name.as_str()))
+/// The path of an operation on a name.
+pub(crate) fn lock_path(name: &Name, verb: &str) -> String {
+    format!("/v1/locks/{}{verb}", escape_segment(name.as_str()))
 }
 
-/// Text as one segment of a path or one value of a query.
-pub(crate) fn segment(text: &str) -> String {
-    utf8_percent_encode(text, SEGMENT).to_string()
+/// Escapes text as one path segment or one query value.
+pub(crate) fn escape_segment(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT_ESCAPES).to_string()
 }
 
 impl fmt::Debug for HttpStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpStore")
-            .field("connections", &self.connections)
-            .finish_non_exhaustive()
+        f.debug_struct("HttpStore").field("connections", &self.connections).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
 impl Store for HttpStore {
-    /// What a daemon can do at best; what its store cannot, it refuses as *unsupported* when asked. So a daemon that is
-    /// down need not be asked first, and fail-open classes work without it.
+    /// The capabilities of the best store. What the daemon's store cannot do is refused as
+    /// *unsupported* when called. So a daemon that is down need not be asked first, and fail-open
+    /// classes work without it.
     fn capabilities(&self) -> Capabilities {
         Capabilities::new("http", Promise::Consensus)
             .with_list()
@@ -89,31 +82,39 @@ impl Store for HttpStore {
         self.connections.options.describe()
     }
 
-    async fn acquire(&self, ask: &Ask, within: Duration) -> Result<Answer, Failure> {
+    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
         acquire::acquire(&self.connections, ask, within).await
     }
 
-    async fn renew(&self, batch: &[Renewal], within: Duration) -> Vec<Result<Renewed, Failure>> {
+    async fn renew(
+        &self,
+        batch: &[RenewRequest],
+        within: Duration,
+    ) -> Vec<Result<RenewResponse, StoreError>> {
         renew::renew(&self.connections, batch, within).await
     }
 
-    async fn release(&self, giving: &Giving, within: Duration) -> Result<Given, Failure> {
+    async fn release(
+        &self,
+        giving: &ReleaseRequest,
+        within: Duration,
+    ) -> Result<ReleaseResponse, StoreError> {
         release::release(&self.connections, giving, within).await
     }
 
-    async fn inspect(&self, name: &Name, _within: Duration) -> Result<Option<Lease>, Failure> {
+    async fn inspect(&self, name: &Name, _within: Duration) -> Result<Option<Lease>, StoreError> {
         inspect::inspect(&self.connections, name).await
     }
 
-    async fn list(&self, prefix: &str, limit: usize, _within: Duration) -> Result<Listing, Failure> {
+    async fn list(&self, prefix: &str, limit: usize, _within: Duration) -> Result<LeaseList, StoreError> {
         inspect::list(&self.connections, prefix, limit).await
     }
 
-    fn listen(&self, name: &Name, token: &Token) -> Listener {
-        self.ear.listen(name, token)
+    fn listen(&self, name: &Name, token: &Token) -> WakeListener {
+        self.wake_subscription.listen(name, token)
     }
 
-    async fn promise(&self, _within: Duration) -> Result<Promised, Failure> {
+    async fn promise(&self, _within: Duration) -> Result<PromiseReport, StoreError> {
         promise::promise(&self.connections).await
     }
 }

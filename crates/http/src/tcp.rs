@@ -1,4 +1,4 @@
-//! Connections as the system makes them, told to notice a daemon whose machine is gone.
+//! TCP connections with keepalive, so that the kernel notices a daemon whose machine is gone.
 
 use std::io;
 use std::time::Duration;
@@ -6,21 +6,22 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-/// A connection that is quiet for so long is asked for a sign of life, and again as often.
-const SIGN: Duration = Duration::from_secs(10);
-/// So many that do not come, and the other end is gone.
-const MISSED: u32 = 3;
+// Idle time before the first keepalive probe, and the interval between probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+// Unanswered probes after which the kernel closes the connection: 40 s in all.
+const MAX_MISSED_KEEPALIVES: u32 = 3;
 
-/// Connects. A long poll or a stream of events waits without sending anything: without signs of life it would wait for ever for a
-/// machine that vanished.
+/// Connects with keepalive. A long poll or event stream sends nothing while it waits; without
+/// probes it would wait for ever for a machine that vanished.
 pub(crate) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    // Questions are small and wait for their answers: nothing may be held back.
+    // Requests are small and their responses are awaited, so Nagle's algorithm would only add
+    // latency.
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(&stream, true);
-    let _ = sockopt::set_tcp_keepidle(&stream, SIGN);
-    let _ = sockopt::set_tcp_keepintvl(&stream, SIGN);
-    let _ = sockopt::set_tcp_keepcnt(&stream, MISSED);
+    let _ = sockopt::set_tcp_keepidle(&stream, KEEPALIVE_INTERVAL);
+    let _ = sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL);
+    let _ = sockopt::set_tcp_keepcnt(&stream, MAX_MISSED_KEEPALIVES);
     Ok(stream)
 }
 
@@ -31,14 +32,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_system_is_told_to_notice_a_daemon_that_is_gone() {
+    async fn keepalive_detects_a_dead_daemon() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let stream = connect("127.0.0.1", port).await.unwrap();
         assert!(sockopt::socket_keepalive(&stream).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), SIGN);
-        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), SIGN);
-        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), MISSED);
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), KEEPALIVE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), MAX_MISSED_KEEPALIVES);
         assert!(stream.nodelay().unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! The long way: every answer on its own, and a check before each protected step.
+//! The long form: handles each result of acquire, and checks the hold before each protected step.
 //!
 //! `cargo run -p leasehold --example long`
 

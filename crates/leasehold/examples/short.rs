@@ -1,4 +1,4 @@
-//! The short way: acquire, hold, renew, fence, release in one call.
+//! The short form: acquires, renews, fences and releases in one call.
 //!
 //! `cargo run -p leasehold --example short`
 
@@ -9,9 +9,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let locks = leasehold::open("memory:").build().await?;
 
     let answer = locks.class("scheduler").run("job:42", async |hold| {
-        // Send the fence with every write: the target refuses an older one.
+        // Send the fence with every write, so that the target can refuse writes with an older one.
         println!("working under fence {}", hold.fence()?);
-        Ok::<_, NoFence>("done")
+        Ok::<_, FenceError>("done")
     });
     match answer.await {
         Ok(result) => println!("{}", result?),

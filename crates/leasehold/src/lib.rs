@@ -1,7 +1,7 @@
 //! Leases with explicit failure policy, on the store of your choice.
 //!
-//! [`open`] takes a URL and answers [`Locks`]; a workload risk *class* decides what happens when acquire errs, when
-//! renewal fails and when release fails.
+//! [`open`] takes a store's URL and returns [`Locks`]. The *class* of a lock, its risk class,
+//! decides what happens when an acquire, a renewal or a release fails.
 //!
 //! ```
 //! use leasehold::prelude::*;
@@ -14,11 +14,11 @@
 //! # let url = format!("sqlite:{}", folder.path().join("locks.db").display());
 //! let locks = leasehold::open(&url).policies(&policies).build().await?;
 //!
-//! // The short way: acquire, hold, renew, fence, release.
+//! // The short form: acquires, renews, fences and releases.
 //! let fence = locks.class("scheduler").run("job:42", async |hold| hold.fence()).await??;
 //! println!("done under fence {fence}");
 //!
-//! // The long way.
+//! // The long form.
 //! match locks.class("approval").acquire("job:42").await? {
 //!     Acquired::Held(hold) => {
 //!         hold.check()?; // right before each protected step
@@ -32,31 +32,46 @@
 //!
 //! | URL | store | shared by |
 //! |---|---|---|
-//! | `memory:` | this process's memory | nobody: tests and examples |
+//! | `memory:` | this process's memory | no other process; for tests and examples |
 //! | `sqlite:PATH`, `sqlite:///PATH`, `/PATH`, `./PATH` | one SQLite file (feature `sqlite`) | processes of one host |
-//! | `redis://HOST`, `rediss://HOST` | Redis or Valkey (feature `redis`) | everyone who reaches it |
-//! | `http://HOST:PORT`, `https://HOST` | a daemon's store, through `leasehold serve` (feature `http`) | everyone who reaches it |
+//! | `redis://HOST`, `rediss://HOST` | Redis or Valkey (feature `redis`) | all hosts that reach it |
+//! | `http://HOST:PORT`, `https://HOST` | a daemon, `leasehold serve` (feature `http`) | all hosts that reach it |
 //!
-//! What is promised, and what no lock can promise, stands at the top of [`leasehold_core`].
+//! | module | contents |
+//! |---|---|
+//! | `open` | [`open`] and its builder |
+//! | `url` | [`StoreUrl`]: a parsed URL, which opens and examines its store |
+//! | `registry` | [`register`]: adds a store of your own; finds the backend of a URL |
+//! | `backends` | the only list of the built-in stores |
+//! | [`prelude`] | the imports of most programs |
+//!
+//! The documentation of [`leasehold_core`] says what is promised, and what no lock can promise.
+//!
+//! Terms: see `docs/glossary.md`.
 
-mod examine;
+mod backends;
 mod open;
+mod registry;
 mod url;
 
 pub use leasehold_core;
+pub use leasehold_core::store::redact;
 pub use leasehold_core::{
-    Acquired, BreakError, Busy, ClassLocks, Error, Exclusivity, Fence, Hold, Holder, Invalid, Left, Locks,
-    Loss, Lost, Name, NoFence, Outcome, Request, RunError, Shutdown, Standing, Ttl,
+    Acquired, BreakError, Busy, ClassLocks, Error, Exclusivity, Fence, FenceError, Hold, HoldStatus, Holder,
+    InvalidInput, LeaseLost, Locks, Loss, Name, PendingWork, ReleaseOutcome, Request, RunError,
+    ShutdownReport, Ttl,
 };
 pub use leasehold_core::{clock, event, observe, policy, store};
 #[cfg(feature = "http")]
 pub use leasehold_http as http;
-pub use open::{OpenError, Opening, open};
-pub use url::{StoreUrl, redact};
+pub use open::{OpenBuilder, OpenError, open};
+pub use registry::{backends, known_urls, register};
+pub use url::StoreUrl;
 
-/// What most programs import.
+/// The imports of most programs.
 pub mod prelude {
     pub use crate::{
-        Acquired, Error, Exclusivity, Fence, Hold, Locks, Lost, Name, NoFence, Outcome, RunError, open,
+        Acquired, Error, Exclusivity, Fence, FenceError, Hold, LeaseLost, Locks, Name, ReleaseOutcome,
+        RunError, open,
     };
 }

@@ -1,18 +1,20 @@
-//! From a URL to locks.
+//! Opens a store by URL and builds the locks on it.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use leasehold_core::event::Observer;
-use leasehold_core::store::Failure;
-use leasehold_core::{Holder, Invalid, Locks};
+use leasehold_core::store::StoreError;
+use leasehold_core::{Holder, InvalidInput, Locks};
 
 use crate::StoreUrl;
 
-/// Begins to open the store at this URL; see the [crate's](crate) table of URLs.
-pub fn open(url: impl Into<String>) -> Opening {
-    Opening {
-        url: url.into(),
+/// Starts to open the store at this URL, a text or a [`StoreUrl`]; see the table of URLs in the
+/// [crate's](crate) documentation. [`build`](OpenBuilder::build) reports an invalid one.
+pub fn open(url: impl TryInto<StoreUrl, Error = impl Into<OpenError>>) -> OpenBuilder {
+    OpenBuilder {
+        url: url.try_into().map_err(Into::into),
         policies: None,
         holder: None,
         observers: Vec::new(),
@@ -20,59 +22,64 @@ pub fn open(url: impl Into<String>) -> Opening {
     }
 }
 
-/// Locks that are about to be opened.
+/// Options for opening a store; [`build`](Self::build) opens it.
 #[derive(Debug)]
 #[must_use = "nothing is opened until `build`"]
-pub struct Opening {
-    url: String,
+pub struct OpenBuilder {
+    url: Result<StoreUrl, OpenError>,
     policies: Option<PathBuf>,
     holder: Option<Holder>,
     observers: Vec<Arc<dyn Observer>>,
     log: bool,
 }
 
-impl Opening {
-    /// The built-in classes as this file changes and adds to them. It is watched: a change counts within a second, a bad
-    /// one is refused with an event and changes nothing.
+// `open` takes a `StoreUrl` as it is, and that conversion cannot fail.
+impl From<Infallible> for OpenError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl OpenBuilder {
+    /// Sets the policy file, which changes and extends the built-in classes. The file is watched. A
+    /// change takes effect within about two seconds; an invalid change is refused with an event and has
+    /// no effect.
     pub fn policies(mut self, file: impl Into<PathBuf>) -> Self {
         self.policies = Some(file.into());
         self
     }
 
-    /// Who this client says it is; by default `host:pid`.
+    /// Sets the holder name of this client; the default is `host:pid`.
     pub fn holder(mut self, holder: Holder) -> Self {
         self.holder = Some(holder);
         self
     }
 
-    /// One more reader of the event stream.
+    /// Adds an observer of the event stream.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.push(observer);
         self
     }
 
-    /// No log lines: the caller reads the stream itself.
+    /// Disables log lines, for callers that observe the events themselves.
     pub fn without_log(mut self) -> Self {
         self.log = false;
         self
     }
 
-    /// Opens the store and starts to keep. The locks live as long as the runtime this is called on.
+    /// Opens the store and starts the keeper, which renews leases. The locks work as long as the
+    /// current runtime lives.
     ///
     /// # Errors
-    /// No such store, it cannot be used, or the policy file does not make sense.
+    /// The URL names no store, the store cannot be used, or the policy file is invalid.
     pub async fn build(self) -> Result<Locks, OpenError> {
-        let url = StoreUrl::parse(&self.url)?;
-        // The policies first: a mistake in them should not have made an empty database.
-        let book = self
-            .policies
-            .as_ref()
-            .map(leasehold_core::policy::PolicyBook::from_file);
+        let url = self.url?;
+        // Policies are read first: an invalid file must not leave a new, empty database behind.
+        let book = self.policies.as_ref().map(leasehold_core::policy::PolicyBook::from_file);
         let book = book.transpose()?;
-        // Opening a file may wait for other processes.
-        let store = tokio::task::spawn_blocking(move || url.open())
-            .await
-            .map_err(|_| OpenError::Panicked)??;
+        // On a blocking thread: opening a SQLite file may wait for other processes.
+        let store =
+            tokio::task::spawn_blocking(move || url.open()).await.map_err(|_| OpenError::Panicked)??;
         let mut builder = Locks::builder(store);
         if let (Some(path), Some(book)) = (self.policies, book) {
             builder = builder.policies(book).policy_file(path);
@@ -90,30 +97,30 @@ impl Opening {
     }
 }
 
-/// Locks that could not be opened.
+/// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The URL names no store. Mend it.
+    /// The URL names no store. Correct it.
     #[error("store {url}: {why}")]
     Url {
-        /// What was given, without secrets.
+        /// The given URL, without secrets.
         url: String,
-        /// What is wrong with it, and what is known.
+        /// What is wrong with it, and which URLs are known.
         why: String,
     },
     /// The store cannot be used.
     #[error("store {url}: {failure}")]
     Store {
-        /// Which, without secrets.
+        /// The store's URL, without secrets.
         url: String,
-        /// Why.
+        /// The store's error.
         #[source]
-        failure: Failure,
+        failure: StoreError,
     },
-    /// The policy file cannot be used. Mend it; `leasehold policy check` shows every problem.
+    /// The policy file is invalid. `leasehold policy check` shows every problem.
     #[error(transparent)]
-    Policies(#[from] Invalid),
+    Policies(#[from] InvalidInput),
     /// The store's code panicked.
     #[error("the store's code panicked while opening; please report it")]
     Panicked,

@@ -1,8 +1,17 @@
-//! The event stream as Prometheus metrics, for the daemon, for `leasehold run` and for any program that takes locks.
+//! Exports the event stream as Prometheus metrics, for the daemon, for `leasehold run` and for any
+//! program that uses locks.
 //!
-//! [`Prometheus`] reads events like every observer and [encodes](Prometheus::encode) what
-//! [`METRICS`](leasehold_core::observe::METRICS) lists: each number moves exactly once per transition, labelled by class,
-//! namespace and store, never by the lock's name.
+//! [`Prometheus`] is an observer and [encodes](Prometheus::encode) the metrics in
+//! [`METRICS`](leasehold_core::observe::METRICS). Each transition is counted exactly once.
+//! Labels are class, namespace and store, never the lock's name.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `prometheus` | the observer and its text formats |
+//! | `buckets` | the bounds of the histograms |
+//! | `zero_series` | the series that exist before their first event |
+//!
+//! Terms: see `docs/glossary.md`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -22,7 +31,7 @@
 //! ```
 
 mod buckets;
-mod known;
 mod prometheus;
+mod zero_series;
 
 pub use prometheus::{CONTENT_TYPE, Prometheus};

@@ -3,8 +3,8 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{PoisonError, RwLock};
 
-use leasehold_core::event::{Event, Observer, What};
-use leasehold_core::observe::{Kind, LocalOnly, METRICS, Namespaces, moves};
+use leasehold_core::event::{Event, EventKind, Observer};
+use leasehold_core::observe::{LocalOnlyHolds, METRICS, MetricKind, Namespaces, event_metrics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -13,92 +13,90 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::buckets;
-use crate::known::KNOWN;
+use crate::zero_series::ZERO_SERIES;
 
-/// What [`Prometheus::encode`] writes, for the answer's header.
+/// The `Content-Type` of [`Prometheus::encode`]'s output.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Class, namespace and, where a metric has one, its own label.
+/// Class, namespace and, if the metric has one, its own label.
 type Labels = Vec<(&'static str, String)>;
 
-/// Every metric of the stream.
+/// An observer that counts events as Prometheus metrics.
 pub struct Prometheus {
     registry: Registry,
-    numbers: HashMap<&'static str, (Option<&'static str>, Numbers)>,
-    /// Those of others, with labels of their own.
-    more: HashMap<&'static str, Numbers>,
+    metrics: HashMap<&'static str, (Option<&'static str>, MetricFamily)>,
+    /// Metrics registered by the program with [`register_extra`](Self::register_extra), with their
+    /// own labels.
+    extra: HashMap<&'static str, MetricFamily>,
     namespaces: Namespaces,
-    local: LocalOnly,
-    /// Namespaces by class whose series have begun.
-    begun: RwLock<HashMap<String, HashSet<String>>>,
+    local: LocalOnlyHolds,
+    /// The classes and namespaces whose series have been created at zero.
+    started: RwLock<HashMap<String, HashSet<String>>>,
 }
 
-/// One metric over all its labels.
-enum Numbers {
+/// One metric with all its label sets.
+enum MetricFamily {
     Counter(Family<Labels, Counter<f64, AtomicU64>>),
     Gauge(Family<Labels, Gauge<f64, AtomicU64>>),
-    Histogram(Family<Labels, Histogram, Buckets>),
+    Histogram(Family<Labels, Histogram, BucketBounds>),
 }
 
 #[derive(Clone)]
-struct Buckets(&'static [f64]);
+struct BucketBounds(&'static [f64]);
 
-impl MetricConstructor<Histogram> for Buckets {
+impl MetricConstructor<Histogram> for BucketBounds {
     fn new_metric(&self) -> Histogram {
         Histogram::new(self.0.iter().copied())
     }
 }
 
 impl Prometheus {
-    /// Metrics of a client on this kind of store (`Capabilities::kind`).
+    /// Creates the metrics of a client on this kind of store (`Capabilities::kind`).
     #[must_use]
     pub fn new(store: &'static str) -> Self {
         let label = ("store".into(), store.into());
         let mut registry = Registry::with_prefix_and_labels("leasehold", std::iter::once(label));
         let mut numbers = HashMap::new();
         for metric in METRICS {
-            let own = register(&mut registry, metric.name, metric.kind, metric.help);
+            let own = register_family(&mut registry, metric.name, metric.kind, metric.help);
             numbers.insert(metric.name, (metric.label, own));
         }
         Self {
             registry,
-            numbers,
-            more: HashMap::new(),
+            metrics: numbers,
+            extra: HashMap::new(),
             namespaces: Namespaces::default(),
-            local: LocalOnly::default(),
-            begun: RwLock::default(),
+            local: LocalOnlyHolds::default(),
+            started: RwLock::default(),
         }
     }
 
-    /// Lets what rules look at begin at zero for this class and namespace, so that the first event is a step and not a
-    /// beginning. What is not named here begins with its first event.
-    pub fn expect(&self, class: &str, namespace: &str) {
+    /// Creates the series that alert rules use at zero, for this class and namespace, so that
+    /// `increase()` sees their first event. Other classes and namespaces are created at their first
+    /// event.
+    pub fn start_at_zero(&self, class: &str, namespace: &str) {
         let has = |begun: &HashMap<String, HashSet<String>>| {
-            begun
-                .get(class)
-                .is_some_and(|namespaces| namespaces.contains(namespace))
+            begun.get(class).is_some_and(|namespaces| namespaces.contains(namespace))
         };
-        if has(&self.begun.read().unwrap_or_else(PoisonError::into_inner)) {
+        // A read lock first: this runs for every event, and the series exist after the first one.
+        if has(&self.started.read().unwrap_or_else(PoisonError::into_inner)) {
             return;
         }
         let labels = [("class", class.to_owned()), ("namespace", namespace.to_owned())];
-        for (name, values) in KNOWN {
-            let Some((own, numbers)) = self.numbers.get(name) else {
+        for (name, values) in ZERO_SERIES {
+            let Some((own, numbers)) = self.metrics.get(name) else {
                 continue;
             };
             for value in *values {
                 let own = own.map(|own| (own, (*value).to_owned()));
-                numbers.begin(&labels.iter().cloned().chain(own).collect());
+                numbers.create_series(&labels.iter().cloned().chain(own).collect());
             }
         }
-        let mut begun = self.begun.write().unwrap_or_else(PoisonError::into_inner);
-        begun
-            .entry(class.to_owned())
-            .or_default()
-            .insert(namespace.to_owned());
+        let mut begun = self.started.write().unwrap_or_else(PoisonError::into_inner);
+        begun.entry(class.to_owned()).or_default().insert(namespace.to_owned());
     }
 
-    /// Everything, in the text format that Prometheus scrapes (see [`CONTENT_TYPE`]).
+    /// Encodes all metrics in the OpenMetrics text format (see [`CONTENT_TYPE`]).
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
@@ -107,35 +105,36 @@ impl Prometheus {
         text
     }
 
-    /// Exports a number of someone else's too, as `leasehold_` and its name.
-    pub fn also(&mut self, name: &'static str, kind: Kind, help: &'static str) {
-        let own = register(&mut self.registry, name, kind, help);
-        self.more.insert(name, own);
+    /// Registers an additional metric of the program, exported as `leasehold_` and its name.
+    pub fn register_extra(&mut self, name: &'static str, kind: MetricKind, help: &'static str) {
+        let own = register_family(&mut self.registry, name, kind, help);
+        self.extra.insert(name, own);
     }
 
-    /// Moves one of those: a counter or a gauge by this much, a histogram by one value. One that is not known is left.
-    pub fn add(&self, name: &str, labels: Vec<(&'static str, String)>, by: f64) {
-        if let Some(numbers) = self.more.get(name) {
+    /// Adds to a registered counter or gauge, or observes a value of a registered histogram.
+    /// Unknown names are ignored.
+    pub fn add_to_extra(&self, name: &str, labels: Vec<(&'static str, String)>, by: f64) {
+        if let Some(numbers) = self.extra.get(name) {
             numbers.add(&labels, by);
         }
     }
 
-    /// Lets one of those begin at zero.
-    pub fn begin(&self, name: &str, labels: Vec<(&'static str, String)>) {
-        if let Some(numbers) = self.more.get(name) {
-            numbers.begin(&labels);
+    /// Creates a series of a registered metric at zero.
+    pub fn start_extra_at_zero(&self, name: &str, labels: Vec<(&'static str, String)>) {
+        if let Some(numbers) = self.extra.get(name) {
+            numbers.create_series(&labels);
         }
     }
 
-    /// Sets one of those that are gauges.
-    pub fn set(&self, name: &str, labels: Vec<(&'static str, String)>, to: f64) {
-        if let Some(Numbers::Gauge(family)) = self.more.get(name) {
+    /// Sets a registered gauge.
+    pub fn set_extra(&self, name: &str, labels: Vec<(&'static str, String)>, to: f64) {
+        if let Some(MetricFamily::Gauge(family)) = self.extra.get(name) {
             family.get_or_create(&labels).set(to);
         }
     }
 
-    /// Everything, in the older text format, which the textfile collector of node_exporter reads: there a counter's own name
-    /// ends in `_total`, and nothing marks the end.
+    /// Encodes all metrics in the older Prometheus text format, which node_exporter's textfile
+    /// collector reads. It has `_total` in the `HELP` and `TYPE` lines of counters, and no `# EOF`.
     #[must_use]
     pub fn encode_text(&self) -> String {
         let mut text = String::new();
@@ -143,7 +142,7 @@ impl Prometheus {
             let mut words = line.split(' ');
             match (words.next(), words.next(), words.next()) {
                 (Some("#"), Some("EOF"), _) => continue,
-                (Some("#"), Some(what @ ("HELP" | "TYPE")), Some(name)) if self.counts(name) => {
+                (Some("#"), Some(what @ ("HELP" | "TYPE")), Some(name)) if self.is_counter(name) => {
                     let rest: Vec<_> = words.collect();
                     text.push_str(&format!("# {what} {name}_total {}", rest.join(" ")));
                 }
@@ -154,22 +153,23 @@ impl Prometheus {
         text
     }
 
-    /// Is this the name of a counter, as the newer format writes it?
-    fn counts(&self, name: &str) -> bool {
+    /// Whether this name, without `_total` as in OpenMetrics, is a counter.
+    fn is_counter(&self, name: &str) -> bool {
         let own = name.strip_prefix("leasehold_").unwrap_or_default();
         let own = format!("{own}_total");
-        let theirs = self.more.get(own.as_str());
-        let numbers = self.numbers.get(own.as_str()).map(|(_, numbers)| numbers);
-        matches!(numbers.or(theirs), Some(Numbers::Counter(_)))
+        let theirs = self.extra.get(own.as_str());
+        let numbers = self.metrics.get(own.as_str()).map(|(_, numbers)| numbers);
+        matches!(numbers.or(theirs), Some(MetricFamily::Counter(_)))
     }
 
-    /// The registry, for programs that export metrics of their own beside these.
+    /// The registry, for programs that register their own metrics directly.
     pub fn registry(&mut self) -> &mut Registry {
         &mut self.registry
     }
 
-    fn moved(&self, labels: &Labels, name: &'static str, value: &'static str, by: f64) {
-        let Some((own, numbers)) = self.numbers.get(name) else {
+    fn add_to_metric(&self, labels: &Labels, name: &'static str, value: &'static str, by: f64) {
+        let Some((own, numbers)) = self.metrics.get(name) else {
+            // A programming error: tests must find it, production ignores the event.
             debug_assert!(false, "{name} is not in METRICS");
             return;
         };
@@ -181,9 +181,9 @@ impl Prometheus {
     }
 }
 
-impl Numbers {
-    /// Makes the series without moving it.
-    fn begin(&self, labels: &Labels) {
+impl MetricFamily {
+    /// Creates the series without changing its value.
+    fn create_series(&self, labels: &Labels) {
         match self {
             Self::Counter(family) => drop(family.get_or_create(labels)),
             Self::Gauge(family) => drop(family.get_or_create(labels)),
@@ -204,42 +204,46 @@ impl Numbers {
     }
 }
 
-fn register(registry: &mut Registry, name: &'static str, kind: Kind, help: &'static str) -> Numbers {
+fn register_family(
+    registry: &mut Registry,
+    name: &'static str,
+    kind: MetricKind,
+    help: &'static str,
+) -> MetricFamily {
     match kind {
-        Kind::Counter => {
+        MetricKind::Counter => {
             let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
-            // The format itself adds `_total` to counters.
+            // The encoder adds `_total` to the names of counters.
             registry.register(name.trim_end_matches("_total"), help, family.clone());
-            Numbers::Counter(family)
+            MetricFamily::Counter(family)
         }
-        Kind::Gauge => {
+        MetricKind::Gauge => {
             let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
             registry.register(name, help, family.clone());
-            Numbers::Gauge(family)
+            MetricFamily::Gauge(family)
         }
         _ => {
-            let family =
-                Family::<Labels, Histogram, Buckets>::new_with_constructor(Buckets(buckets::of(name)));
+            let family = Family::<Labels, Histogram, BucketBounds>::new_with_constructor(BucketBounds(
+                buckets::bounds_for(name),
+            ));
             registry.register(name, help, family.clone());
-            Numbers::Histogram(family)
+            MetricFamily::Histogram(family)
         }
     }
 }
 
 impl Observer for Prometheus {
-    fn on(&self, event: &Event) {
-        let namespace = self.namespaces.of(event);
-        self.expect(&event.class, &namespace);
+    fn on_event(&self, event: &Event) {
+        let namespace = self.namespaces.label_for(event);
+        self.start_at_zero(&event.class, &namespace);
         let labels = vec![("class", event.class.to_string()), ("namespace", namespace)];
-        moves(&event.what, |name, value, by| {
-            self.moved(&labels, name, value, by)
-        });
-        let by = self.local.moved(event);
+        event_metrics(&event.what, |name, value, by| self.add_to_metric(&labels, name, value, by));
+        let by = self.local.gauge_delta(event);
         if by != 0.0 {
-            self.moved(&labels, "local_only_holds", "", by);
+            self.add_to_metric(&labels, "local_only_holds", "", by);
         }
-        if let What::Renewed { left, .. } = event.what {
-            self.moved(&labels, "renew_remaining_ratio", "", left);
+        if let EventKind::Renewed { left, .. } = event.what {
+            self.add_to_metric(&labels, "renew_remaining_ratio", "", left);
         }
     }
 }

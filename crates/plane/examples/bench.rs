@@ -1,4 +1,4 @@
-//! How fast jobs are dispatched, per store, with the locks' part shown apart.
+//! Benchmark of job dispatch per store, with the share of the locks shown separately.
 //!
 //! ```sh
 //! cargo run --release -p leasehold-plane --example bench            # memory, SQLite, Redis
@@ -13,19 +13,19 @@ use async_trait::async_trait;
 use leasehold::StoreUrl;
 use leasehold_core::clock::{BootClock, Clock, ClockExt, Moment};
 use leasehold_core::{Acquired, Hold, Locks};
-use leasehold_plane::work::{Handler, Works};
+use leasehold_plane::work::{Executors, Handler};
 use leasehold_plane::{Job, JobSpec, JobState, Plane, Replica, Settings, Work, open_store};
 use leasehold_redis::testkit::RedisServer;
 use serde_json::Value;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type BenchResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// When each job's work began.
+/// Records when the work of each job began.
 #[derive(Clone, Default)]
-struct Begun(Arc<Mutex<HashMap<String, Moment>>>);
+struct BeginTimes(Arc<Mutex<HashMap<String, Moment>>>);
 
 #[async_trait]
-impl Handler for Begun {
+impl Handler for BeginTimes {
     async fn run(&self, _hold: &Hold, job: &Job) -> Result<Value, String> {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         begun.insert(job.id.clone(), BootClock.now());
@@ -34,11 +34,7 @@ impl Handler for Begun {
 }
 
 fn spec(id: String) -> JobSpec {
-    JobSpec {
-        id: Some(id),
-        topic: "bench".into(),
-        ..JobSpec::new(Work::Handler)
-    }
+    JobSpec { id: Some(id), topic: "bench".into(), ..JobSpec::new(Work::Handler) }
 }
 
 /// p50 and p99 in microseconds.
@@ -49,22 +45,17 @@ fn quantiles(mut all: Vec<Duration>) -> (u128, u128) {
     (micros(at(50)), micros(at(99)))
 }
 
-async fn measure(name: &str, url: &str, jobs: usize) -> Outcome<()> {
+async fn measure(name: &str, url: &str, jobs: usize) -> BenchResult<()> {
     let url = StoreUrl::parse(url)?;
     let locks = Locks::builder(url.open()?).without_log().build()?;
-    let settings = Settings {
-        slots: 32,
-        ..Settings::default()
-    };
+    let settings = Settings { slots: 32, ..Settings::default() };
     let plane = Plane::new(locks.clone(), open_store(&url)?, settings)?;
 
     let mut cycles = Vec::new();
     for number in 0..500 {
         let from = BootClock.now();
-        if let Acquired::Held(hold) = locks
-            .class("scheduler")
-            .acquire(format!("bench:{number}").as_str())
-            .await?
+        if let Acquired::Held(hold) =
+            locks.class("scheduler").acquire(format!("bench:{number}").as_str()).await?
         {
             hold.release().await;
         }
@@ -73,19 +64,14 @@ async fn measure(name: &str, url: &str, jobs: usize) -> Outcome<()> {
     let mut writes = Vec::new();
     for number in 0..500 {
         let from = BootClock.now();
-        plane
-            .submit(JobSpec {
-                requires_approval: true,
-                ..spec(format!("write-{number}"))
-            })
-            .await?;
+        plane.submit(JobSpec { requires_approval: true, ..spec(format!("write-{number}")) }).await?;
         writes.push(BootClock.now().since(from));
     }
 
-    let begun = Begun::default();
-    let works = || Works::default().handler("bench", begun.clone());
+    let begun = BeginTimes::default();
+    let works = || Executors::default().handler("bench", begun.clone());
     let replica = Replica::start(plane.clone(), works());
-    // One at a time: what a single job waits for.
+    // One job at a time: the latency of a single job.
     let mut waits = Vec::new();
     for number in 0..200 {
         let id = format!("one-{number}");
@@ -100,7 +86,7 @@ async fn measure(name: &str, url: &str, jobs: usize) -> Outcome<()> {
         let begun = begun.0.lock().unwrap_or_else(PoisonError::into_inner);
         waits.extend(begun.get(&id).map(|at| at.since(from)));
     }
-    // All at once: what the whole carries.
+    // All jobs at once: the throughput.
     let from = BootClock.now();
     let submitters: Vec<_> = (0..8)
         .map(|lane| {
@@ -118,13 +104,9 @@ async fn measure(name: &str, url: &str, jobs: usize) -> Outcome<()> {
         submitter.await?;
     }
     let done = |tally: &[(JobState, u64)]| {
-        tally
-            .iter()
-            .filter(|(state, _)| *state == JobState::Succeeded)
-            .map(|(_, count)| *count)
-            .sum::<u64>()
+        tally.iter().filter(|(state, _)| *state == JobState::Succeeded).map(|(_, count)| *count).sum::<u64>()
     };
-    while done(&plane.tally().await?) < jobs as u64 + 200 {
+    while done(&plane.count_by_state().await?) < jobs as u64 + 200 {
         BootClock.sleep(Duration::from_millis(5)).await;
     }
     let took = BootClock.now().since(from);
@@ -149,22 +131,14 @@ async fn measure(name: &str, url: &str, jobs: usize) -> Outcome<()> {
 }
 
 #[tokio::main]
-async fn main() -> Outcome<()> {
-    let jobs = std::env::args()
-        .nth(1)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(2000);
+async fn main() -> BenchResult<()> {
+    let jobs = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2000);
     println!("{jobs} jobs without work, 32 slots, one replica; times in ms, p50 / p99\n");
     println!("| store | jobs/s | submit to begin | lock cycle | one write | lock's share of a job |");
     println!("|---|---|---|---|---|---|");
     measure("memory", "memory:", jobs).await?;
     let folder = tempfile::tempdir()?;
-    measure(
-        "SQLite",
-        &format!("sqlite:{}", folder.path().join("bench.db").display()),
-        jobs,
-    )
-    .await?;
+    measure("SQLite", &format!("sqlite:{}", folder.path().join("bench.db").display()), jobs).await?;
     let server = RedisServer::start().await?;
     measure("Redis", &server.url(), jobs).await
 }

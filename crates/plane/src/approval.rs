@@ -1,148 +1,128 @@
-//! Approvals: a person says yes or no, or mends what is to be run first.
+//! Approvals: a person approves or rejects a job, or repairs its payload first.
 //!
-//! They take the very lock that the scheduler takes, `job:<id>`, so that the two never write at once. Each refusal has a
-//! code of its own, because a person (or the page in front of one) has to do something different about each.
+//! A decision takes the same lock as the scheduler, `job:<id>`, so the two never write at once. Each
+//! refusal has a code of its own, because each one needs a different reaction from the person or the UI.
 
 use leasehold_core::Hold;
+use leasehold_wire::ErrorCode;
 use serde_json::Value;
 
 use crate::error::PlaneError;
-use crate::job::{Job, lock_of};
+use crate::job::{Job, job_lock_name};
 use crate::plane::Plane;
-use crate::scheduler::guarded;
+use crate::scheduler::while_held;
 use crate::state::JobState;
 
-/// The class approvals are made under.
-const CLASS: &str = "approval";
+const APPROVAL_CLASS: &str = "approval";
 
-/// Who decides, and why.
+/// A person's decision about a job.
 #[derive(Debug, Clone)]
-pub struct Verdict {
-    /// The person.
+pub struct DecisionRequest {
+    /// The person that decides. Must not be empty.
     pub by: String,
-    /// The reason. Never empty: somebody will want to know.
+    /// The reason, kept in the job's history. Must not be empty.
     pub reason: String,
-    /// The snapshot of the job that the person has seen; a job that was repaired since has another one.
+    /// The snapshot of the job that the person saw. A repair changes it, and the decision is then refused.
     pub snapshot: Option<String>,
 }
 
-/// What a person has to do about a refusal.
-pub mod code {
-    /// It was approved before. Nothing is left to do.
-    pub const ALREADY_APPROVED: &str = "already_approved";
-    /// It was rejected before.
-    pub const ALREADY_REJECTED: &str = "already_rejected";
-    /// It has changed since it was looked at. Look again.
-    pub const STALE_SNAPSHOT: &str = "stale_snapshot";
-    /// It has ended.
-    pub const TERMINAL: &str = "terminal";
-    /// It does not wait for anyone.
-    pub const NOT_ACTIONABLE: &str = "not_actionable";
-    /// Somebody else is deciding at this very moment. Come again.
-    pub const RETRYABLE_LOCK: &str = "approval_retryable_lock";
-}
-
 impl Plane {
-    /// The jobs that wait for a person.
+    /// The jobs that wait for an approval.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not respond.
     pub async fn approvals(&self, limit: usize) -> Result<Vec<Job>, PlaneError> {
         self.jobs(&[JobState::ApprovalRequired], None, limit).await
     }
 
-    /// Lets the job run.
+    /// Approves the job: it may run.
     ///
     /// # Errors
-    /// A [`code`] that says what to do, or no answer.
-    pub async fn approve(&self, id: &str, verdict: &Verdict) -> Result<Job, PlaneError> {
-        self.decide(id, verdict, |job| job.approve(&verdict.by, &verdict.reason))
-            .await
+    /// A refusal with a code for each reaction, or the store did not respond.
+    pub async fn approve(&self, id: &str, verdict: &DecisionRequest) -> Result<Job, PlaneError> {
+        self.decide(id, verdict, |job| job.approve(&verdict.by, &verdict.reason)).await
     }
 
-    /// Does not let it run.
+    /// Rejects the job: it ends as DENIED.
     ///
     /// # Errors
-    /// A [`code`] that says what to do, or no answer.
-    pub async fn reject(&self, id: &str, verdict: &Verdict) -> Result<Job, PlaneError> {
-        self.decide(id, verdict, |job| job.reject(&verdict.by, &verdict.reason))
-            .await
+    /// A refusal with a code for each reaction, or the store did not respond.
+    pub async fn reject(&self, id: &str, verdict: &DecisionRequest) -> Result<Job, PlaneError> {
+        self.decide(id, verdict, |job| job.reject(&verdict.by, &verdict.reason)).await
     }
 
-    /// Changes what the job would do. Whoever approves it must have seen the new version.
+    /// Replaces the job's payload. An approval must then name the new snapshot.
     ///
     /// # Errors
-    /// A [`code`] that says what to do, or no answer.
-    pub async fn repair(&self, id: &str, payload: Value, verdict: &Verdict) -> Result<Job, PlaneError> {
-        self.decide(id, verdict, |job| {
-            job.repair(payload, &verdict.by, &verdict.reason)
-        })
-        .await
+    /// A refusal with a code for each reaction, or the store did not respond.
+    pub async fn repair(
+        &self,
+        id: &str,
+        payload: Value,
+        verdict: &DecisionRequest,
+    ) -> Result<Job, PlaneError> {
+        self.decide(id, verdict, |job| job.repair(payload, &verdict.by, &verdict.reason)).await
     }
 
     async fn decide(
         &self,
         id: &str,
-        verdict: &Verdict,
-        change: impl FnOnce(&Job) -> crate::job::Change,
+        verdict: &DecisionRequest,
+        change: impl FnOnce(&Job) -> crate::job::JobChange,
     ) -> Result<Job, PlaneError> {
         for (field, text) in [("by", &verdict.by), ("reason", &verdict.reason)] {
+            // Decisions are audited: an empty name or reason would be worthless later.
             if text.trim().is_empty() {
-                return Err(leasehold_core::Invalid::new(field, text.clone(), "must not be empty").into());
+                return Err(
+                    leasehold_core::InvalidInput::new(field, text.clone(), "must not be empty").into()
+                );
             }
         }
-        let hold = match self.ledger.lock(CLASS, lock_of(id)?, None).await {
-            // A repetition must not wait for the scheduler to be done with the job: its answer is known.
-            Err(PlaneError::Busy {
-                busy, retry_after, ..
-            }) => {
-                actionable(&self.ledger.job(id).await?, verdict)?;
-                return Err(PlaneError::Busy {
-                    code: code::RETRYABLE_LOCK,
-                    busy,
-                    retry_after,
-                });
+        let hold = match self.writer.lock(APPROVAL_CLASS, job_lock_name(id)?, None).await {
+            // After an approval the scheduler may hold the lock for as long as the job runs. A repeated
+            // decision must not wait for that: its response is known from the document.
+            Err(PlaneError::Busy { busy, retry_after, .. }) => {
+                check_actionable(&self.writer.job(id).await?, verdict)?;
+                return Err(PlaneError::Busy { code: ErrorCode::ApprovalRetryableLock, busy, retry_after });
             }
             other => other?,
         };
-        let out = guarded(&hold, self.decide_under(&hold, id, verdict, change)).await;
+        let out = while_held(&hold, self.decide_locked(&hold, id, verdict, change)).await;
         hold.release().await;
         out
     }
 
-    async fn decide_under(
+    async fn decide_locked(
         &self,
         hold: &Hold,
         id: &str,
-        verdict: &Verdict,
-        change: impl FnOnce(&Job) -> crate::job::Change,
+        verdict: &DecisionRequest,
+        change: impl FnOnce(&Job) -> crate::job::JobChange,
     ) -> Result<Job, PlaneError> {
-        let job = self.ledger.job(id).await?;
-        actionable(&job, verdict)?;
-        self.ledger.apply(hold, &job, change(&job)).await
+        let job = self.writer.job(id).await?;
+        check_actionable(&job, verdict)?;
+        self.writer.apply(hold, &job, change(&job)).await
     }
 }
 
-/// May this be decided now?
-fn actionable(job: &Job, verdict: &Verdict) -> Result<(), PlaneError> {
+fn check_actionable(job: &Job, verdict: &DecisionRequest) -> Result<(), PlaneError> {
     let refuse = |code, what: String| Err(PlaneError::Conflict { code, what });
+    // Checked before the state: after an approval the state is no longer APPROVAL_REQUIRED, and the
+    // repeated caller should learn the decision instead.
     if let Some(made) = &job.decision {
-        return Err(PlaneError::Decided {
+        return Err(PlaneError::AlreadyDecided {
             id: job.id.clone(),
             approved: made.approved,
             by: made.by.clone(),
             reason: made.reason.clone(),
         });
     }
-    if job.state.ended() {
-        return refuse(
-            code::TERMINAL,
-            format!("job {} has ended as {}", job.id, job.state),
-        );
+    if job.state.is_terminal() {
+        return refuse(ErrorCode::Terminal, format!("job {} has ended as {}", job.id, job.state));
     }
     if job.state != JobState::ApprovalRequired {
         let what = format!("job {} is {} and waits for no approval", job.id, job.state);
-        return refuse(code::NOT_ACTIONABLE, what);
+        return refuse(ErrorCode::NotActionable, what);
     }
     if let Some(seen) = &verdict.snapshot
         && *seen != job.snapshot()
@@ -152,7 +132,7 @@ fn actionable(job: &Job, verdict: &Verdict) -> Result<(), PlaneError> {
             job.id,
             job.snapshot()
         );
-        return refuse(code::STALE_SNAPSHOT, what);
+        return refuse(ErrorCode::StaleSnapshot, what);
     }
     Ok(())
 }

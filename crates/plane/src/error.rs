@@ -1,87 +1,88 @@
-//! What can go wrong, by what the caller can do about it.
+//! The plane's errors, grouped by what the caller can do about them.
 
 use std::time::Duration;
 
-use leasehold_core::hold::NotCovered;
-use leasehold_core::store::Failure;
-use leasehold_core::{Busy, Invalid, Lost};
+use leasehold_core::hold::CoverError;
+use leasehold_core::store::StoreError;
+use leasehold_core::{Busy, InvalidInput, LeaseLost};
+use leasehold_wire::ErrorCode;
 
-use crate::store::Refusal;
+use crate::store::WriteRefusal;
 
-/// A step of the plane that did not come to its end.
+/// An operation of the plane that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaneError {
-    /// The hold is lost: stop. Nothing was written.
+    /// The hold is lost: stop working. Nothing was written.
     #[error(transparent)]
-    Lost(#[from] Lost),
-    /// The store refused the write: someone else was first.
+    Lost(#[from] LeaseLost),
+    /// The store refused the write: another writer was first.
     #[error("refused: {0}")]
-    Refused(#[from] Refusal),
-    /// The plane's store did not answer.
+    Refused(#[from] WriteRefusal),
+    /// The plane's store failed or did not respond.
     #[error("the plane's store: {0}")]
-    Store(#[from] Failure),
-    /// Someone else holds the lock. Come again.
+    Store(#[from] StoreError),
+    /// Another client holds the lock. Retry later.
     #[error("{busy}")]
     Busy {
-        /// A word for programs.
-        code: &'static str,
-        /// Who, and for how long.
+        /// The error code, stable for programs.
+        code: ErrorCode,
+        /// The current holder and its remaining lease time, as far as known.
         busy: Box<Busy>,
-        /// When to come again.
+        /// How long to wait before a retry.
         retry_after: Duration,
     },
-    /// The lock's store could not be asked, and the class is fail-closed. Come again.
+    /// The lock store is unavailable and the class is fail-closed. Retry later.
     #[error("{0}")]
     Lock(leasehold_core::Error),
-    /// The input cannot be used.
+    /// The input is invalid.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
-    /// There is no such thing.
+    Invalid(#[from] InvalidInput),
+    /// The job, run or workflow does not exist.
     #[error("there is no {kind} {id}")]
     NotFound {
-        /// What kind.
+        /// `job`, `run` or `workflow`.
         kind: &'static str,
-        /// Which.
+        /// The id that was looked up.
         id: String,
     },
-    /// It is not possible in its present state.
+    /// The operation is not possible in the present state.
     #[error("{what}")]
     Conflict {
-        /// A word for programs.
-        code: &'static str,
-        /// What stands against it.
+        /// The error code, stable for programs.
+        code: ErrorCode,
+        /// The explanation for people.
         what: String,
     },
-    /// Someone has decided it already.
+    /// The approval was decided before.
     #[error("job {id} was {} by {by} already: {reason}", if *approved { "approved" } else { "rejected" })]
-    Decided {
-        /// What was decided about.
+    AlreadyDecided {
+        /// The job's id.
         id: String,
-        /// What was decided.
+        /// True if it was approved, false if rejected.
         approved: bool,
-        /// Who did.
+        /// The person that decided.
         by: String,
-        /// Why.
+        /// The reason that person gave.
         reason: String,
     },
-    /// The organisation has as many runs under way as it may.
+    /// The organisation has reached its limit of running workflows.
     #[error("{org} has {running} runs under way, and {limit} are allowed: wait until one has ended")]
-    Limit {
-        /// Whose limit.
+    LimitReached {
+        /// The organisation whose limit is reached.
         org: String,
-        /// How many there are.
+        /// How many runs are in progress.
         running: u64,
-        /// How many there may be.
+        /// How many runs are allowed.
         limit: u64,
     },
 }
 
-impl From<NotCovered> for PlaneError {
-    fn from(error: NotCovered) -> Self {
+impl From<CoverError> for PlaneError {
+    fn from(error: CoverError) -> Self {
         match error {
-            NotCovered::Lost(lost) => Self::Lost(lost),
-            other => Self::Invalid(Invalid::new("hold", "", other.to_string())),
+            CoverError::Lost(lost) => Self::Lost(lost),
+            other => Self::Invalid(InvalidInput::new("hold", "", other.to_string())),
         }
     }
 }
@@ -96,50 +97,32 @@ impl From<leasehold_core::Error> for PlaneError {
 }
 
 impl PlaneError {
-    /// A word for programs.
+    /// The error code, stable for programs.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Lost(_) => "lost",
-            Self::Refused(Refusal::Stale { .. }) => "stale_fence",
-            Self::Refused(_) => "conflict",
-            Self::Store(_) => "store_unavailable",
-            Self::Busy { code, .. } => code,
-            Self::Lock(_) => "lock_unavailable",
-            Self::Invalid(_) => "invalid",
-            Self::NotFound { .. } => "not_found",
-            Self::Conflict { code, .. } => code,
-            Self::Decided { approved: true, .. } => crate::approval::code::ALREADY_APPROVED,
-            Self::Decided { .. } => crate::approval::code::ALREADY_REJECTED,
-            Self::Limit { .. } => "limit_reached",
+            Self::Lost(_) => ErrorCode::Lost,
+            Self::Refused(WriteRefusal::StaleFence { .. }) => ErrorCode::StaleFence,
+            Self::Refused(_) => ErrorCode::Conflict,
+            Self::Store(_) => ErrorCode::StoreUnavailable,
+            Self::Busy { code, .. } | Self::Conflict { code, .. } => *code,
+            Self::Lock(_) => ErrorCode::LockUnavailable,
+            Self::Invalid(_) => ErrorCode::Invalid,
+            Self::NotFound { .. } => ErrorCode::NotFound,
+            Self::AlreadyDecided { approved: true, .. } => ErrorCode::AlreadyApproved,
+            Self::AlreadyDecided { .. } => ErrorCode::AlreadyRejected,
+            Self::LimitReached { .. } => ErrorCode::LimitReached,
         }
     }
 
-    /// The HTTP status that says the same.
-    #[must_use]
-    pub fn status(&self) -> u16 {
-        match self {
-            Self::Lost(_) => 410,
-            Self::Refused(Refusal::Stale { .. }) => 412,
-            Self::Busy {
-                code: "admission_busy",
-                ..
-            } => 429,
-            Self::Refused(_) | Self::Busy { .. } | Self::Conflict { .. } | Self::Decided { .. } => 409,
-            Self::Store(_) | Self::Lock(_) => 503,
-            Self::Invalid(_) => 422,
-            Self::NotFound { .. } => 404,
-            Self::Limit { .. } => 429,
-        }
-    }
-
-    /// When to come again, if that may help.
+    /// How long to wait before a retry; `None` if a retry cannot help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after, .. } => Some(*retry_after),
             Self::Lock(leasehold_core::Error::Unavailable { retry_after, .. }) => Some(*retry_after),
-            Self::Store(_) | Self::Lock(_) | Self::Limit { .. } => Some(Duration::from_secs(1)),
+            // These errors carry no estimate of their own.
+            Self::Store(_) | Self::Lock(_) | Self::LimitReached { .. } => Some(Duration::from_secs(1)),
             _ => None,
         }
     }

@@ -1,19 +1,21 @@
-//! The control plane under the locks: jobs, workflow runs, approvals and the loops that repair them.
+//! The control plane on top of the locks: jobs, workflow runs, approvals and the loops that repair them.
 //!
-//! Several replicas, one store. Each write is one conditional step that the store checks (transition, version, fence,
-//! idempotency), and everything that writes, publishes or acknowledges takes the [`Hold`](leasehold_core::Hold) it acts
-//! under: so each job ends exactly once, whichever replicas die, sleep or wake up too late meanwhile.
+//! Several replicas share one store. Each write is one conditional step in which the store checks
+//! transition, version, fence and idempotency key. Everything that writes, publishes or acknowledges
+//! takes the [`Hold`](leasehold_core::Hold) it acts under. So each job ends exactly once, even if
+//! replicas die, pause or wake up too late.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use leasehold_core::{Locks, clock::BootClock, memory::MemoryStore};
-//! use leasehold_plane::{JobSpec, Plane, Replica, Settings, Work, store::memory::MemoryPlane, work::Works};
+//! use leasehold_plane::{JobSpec, Plane, Replica, Settings, Work};
+//! use leasehold_plane::{store::memory::MemoryPlane, work::Executors};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let locks = Locks::builder(Arc::new(MemoryStore::new(BootClock::shared()))).build()?;
 //! let plane = Plane::new(locks, Arc::new(MemoryPlane::new(BootClock::shared())), Settings::default())?;
-//! let replica = Replica::start(plane.clone(), Works::default());
+//! let replica = Replica::start(plane.clone(), Executors::default());
 //!
 //! let job = plane.submit(JobSpec::new(Work::Exec(vec!["true".into()]))).await?.job;
 //! println!("job {} is {}", job.id, job.state);
@@ -24,29 +26,40 @@
 //!
 //! # Map
 //!
-//! [`state`] is the table of a job's states; [`job`] the document and every step of its life as a pure function;
-//! [`workflow`] runs as graphs of steps, advanced by a pure function; [`store`] where all of it is kept; the [`Ledger`] the
-//! one way to write; [`scheduler`] and [`workflow::Engine`] take jobs and runs further, [`approval`] lets people decide;
-//! [`work`] is how work is done; [`loops`] repair what got stuck; a [`Replica`] is all of them in one process; [`Plane`]
-//! is what clients call; [`note`] what is counted.
+//! - [`Plane`]: the client API: submit, read, cancel and replay jobs, start runs.
+//! - [`state`]: the table of job states and their transitions.
+//! - [`job`]: the job document and each step of its life as a pure function.
+//! - [`workflow`]: runs as graphs of steps, advanced by a pure function; [`workflow::Engine`] applies it.
+//! - [`approval`]: a person approves, rejects or repairs a job.
+//! - [`scheduler`]: takes messages about jobs, locks each job and dispatches it.
+//! - [`work`]: executors for commands, in-process handlers and pull workers.
+//! - [`loops`]: background repair of stuck jobs and runs.
+//! - [`FencedWriter`]: the only path by which a replica writes, sends or acknowledges.
+//! - [`store`]: documents, events and messages in memory, SQLite or Redis.
+//! - [`Replica`]: scheduler, engine and loops in one process.
+//! - [`events`], [`metrics`]: the event stream, and the metrics derived from it.
+//! - [`view`]: jobs, runs and events as JSON documents.
 //!
-//! **Promised**: a job and a step end once; nothing that was submitted is lost; a crashed replica's jobs are taken over
-//! within the lock's TTL and one poll. **Not promised**: that work is *begun* only once. A replica that dies takes its
-//! attempt with it, and the next one begins anew: what work does elsewhere should carry its fence, or be repeatable.
+//! **Guaranteed**: a job and a step end once; no submitted job is lost; a crashed replica's jobs are
+//! taken over within the lock's TTL plus one poll. **Not guaranteed**: that work *begins* only once. A
+//! replica that dies takes its attempt with it, and another replica starts a new one. Side effects of
+//! the work should therefore carry the fence or be idempotent.
+//!
+//! Terms: see `docs/glossary.md`.
 
 pub mod approval;
+mod backends;
+mod cancel_request;
 mod error;
+pub mod events;
+mod fenced_writer;
 pub mod job;
-mod ledger;
 pub mod loops;
 pub mod metrics;
-pub mod note;
-mod open;
 mod plane;
 mod replica;
 pub mod scheduler;
 mod settings;
-mod signal;
 mod span;
 pub mod state;
 pub mod store;
@@ -57,12 +70,12 @@ pub mod view;
 pub mod work;
 pub mod workflow;
 
+pub use backends::open_store;
 pub use error::PlaneError;
+pub use fenced_writer::FencedWriter;
 pub use job::{Job, JobSpec, Work};
-pub use ledger::Ledger;
-pub use open::open_store;
-pub use plane::{Cancelled, Plane, Submitted};
-pub use replica::{Replica, Stopped};
-pub use settings::{Settings, Timeouts};
+pub use plane::{CancelResponse, Plane, SubmitResponse};
+pub use replica::{Replica, StopReport};
+pub use settings::{Settings, StateTimeouts};
 pub use span::Span;
 pub use state::JobState;

@@ -1,41 +1,36 @@
-//! The plane's numbers: what each is, and which of them a note moves.
+//! The plane's metrics: their definitions, and which of them an event changes.
 //!
-//! Exporters, alerting rules and the documentation are made from [`METRICS`], as those of the locks are from
-//! [`leasehold_core::observe::METRICS`]; a test holds the list against what notes really move.
+//! Exporters, alerting rules and the documentation are made from [`METRICS`], like those of the locks
+//! from [`leasehold_core::observe::METRICS`]. A test compares the list with what events really change.
 
-use leasehold_core::observe::Kind;
+use leasehold_core::observe::MetricKind;
 
-use crate::loops::Which;
-use crate::note::Note;
+use crate::events::PlaneEvent;
+use crate::loops::LoopKind;
 use crate::state::JobState;
 
-/// One number as it is exported: `leasehold_` and its name.
+/// One metric, exported under `leasehold_` and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlaneMetric {
     /// Without the `leasehold_` prefix.
     pub name: &'static str,
-    /// How it moves.
-    pub kind: Kind,
-    /// Its labels, besides the locks' store.
+    /// Counter, gauge or histogram.
+    pub kind: MetricKind,
+    /// Its labels; exporters add the lock store as another one.
     pub labels: &'static [&'static str],
-    /// What it says, in one sentence.
+    /// The help text, one sentence.
     pub help: &'static str,
 }
 
 const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> PlaneMetric {
-    PlaneMetric {
-        name,
-        kind: Kind::Counter,
-        labels,
-        help,
-    }
+    PlaneMetric { name, kind: MetricKind::Counter, labels, help }
 }
 
-/// How many jobs are in each state now: read from the store when it is asked for, not moved by notes.
-pub const JOBS: &str = "plane_jobs";
+/// The gauge of jobs per state. It is read from the store on each scrape, not changed by events.
+pub const JOBS_METRIC: &str = "plane_jobs";
 
-/// Every number of the plane.
+/// All metrics of the plane, ordered by name.
 pub const METRICS: &[PlaneMetric] = &[
     counter(
         "plane_abandoned_work_total",
@@ -44,30 +39,26 @@ pub const METRICS: &[PlaneMetric] = &[
     ),
     PlaneMetric {
         name: "plane_dispatch_seconds",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         labels: &["class"],
         help: "From when a job could be taken up, submitted or approved, to its first hand-over",
     },
-    counter(
-        "plane_duplicate_terminal_total",
-        &[],
-        "Second ends of the same job, refused by the store",
-    ),
+    counter("plane_duplicate_terminal_total", &[], "Second ends of the same job, refused by the store"),
     counter(
         "plane_job_transitions_total",
         &["class", "state"],
         "Changes of jobs' states, by the new one: DISPATCHED counts attempts, FAILED and QUARANTINED dead letters",
     ),
     PlaneMetric {
-        name: JOBS,
-        kind: Kind::Gauge,
+        name: JOBS_METRIC,
+        kind: MetricKind::Gauge,
         labels: &["state"],
         help: "Jobs in each state now; APPROVAL_REQUIRED wait for a person",
     },
     counter(
         "plane_loop_mended_total",
         &["loop"],
-        "What the repair loops mended: jobs ended, taken over or submitted again, runs looked at, letters cleared",
+        "What the repair loops repaired: jobs ended, taken over or submitted again, runs looked at, letters cleared",
     ),
     counter(
         "plane_loop_skips_total",
@@ -85,26 +76,14 @@ pub const METRICS: &[PlaneMetric] = &[
         &[],
         "Second hand-overs of the same attempt, refused by the store",
     ),
-    counter(
-        "plane_repeated_step_total",
-        &[],
-        "Results for steps of runs that had ended already, dropped",
-    ),
-    counter(
-        "plane_rolled_back_total",
-        &[],
-        "Hand-overs that failed and were rolled back",
-    ),
-    counter(
-        "plane_stale_write_total",
-        &[],
-        "Writes of stale owners, refused by the store",
-    ),
+    counter("plane_repeated_step_total", &[], "Results for steps of runs that had ended already, dropped"),
+    counter("plane_rolled_back_total", &[], "Hand-overs that failed and were rolled back"),
+    counter("plane_stale_write_total", &[], "Writes of stale owners, refused by the store"),
     PlaneMetric {
         name: "plane_takeover_seconds",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         labels: &["what"],
-        help: "From the end of a gone owner's lease, where somebody had seen it, to the next owner's first step",
+        help: "From the end of a gone owner's lease, where it was seen, to the next owner's first step",
     },
     counter(
         "plane_takeover_total",
@@ -118,16 +97,17 @@ pub const METRICS: &[PlaneMetric] = &[
     ),
 ];
 
-/// Every series that is known before anything has happened, for these classes: exporters let them begin at zero, because a rate
-/// over a series that begins with its first event does not show that event.
-pub fn known(classes: &[&str], mut begin: impl FnMut(&'static str, &[&str])) {
-    for metric in METRICS.iter().filter(|metric| metric.kind != Kind::Gauge) {
+/// Calls `begin` for every series that is known in advance, for these classes. Exporters start them at
+/// zero: a rate over a series that appears with its first event does not show that event.
+pub fn for_each_known_series(classes: &[&str], mut begin: impl FnMut(&'static str, &[&str])) {
+    for metric in METRICS.iter().filter(|metric| metric.kind != MetricKind::Gauge) {
+        // The cross product of the label values; a metric without labels has one empty row.
         let mut rows: Vec<Vec<&str>> = vec![Vec::new()];
         for label in metric.labels {
             let values: Vec<&str> = match *label {
                 "class" => classes.to_vec(),
-                "state" => JobState::all().map(JobState::word).collect(),
-                "loop" => Which::ALL.iter().map(|which| which.name()).collect(),
+                "state" => JobState::all().map(JobState::as_str).collect(),
+                "loop" => LoopKind::ALL.iter().map(|which| which.name()).collect(),
                 "what" => vec!["job", "loop"],
                 "why" if metric.name == "plane_loop_skips_total" => vec!["busy", "error", "lost"],
                 "why" => vec!["busy", "conflict", "error", "resource"],
@@ -144,41 +124,43 @@ pub fn known(classes: &[&str], mut begin: impl FnMut(&'static str, &[&str])) {
     }
 }
 
-/// The namespaces of the locks that the plane takes under a class.
+/// The namespaces of the locks that the plane acquires under a class.
 #[must_use]
 pub fn namespaces(class: &str) -> &'static [&'static str] {
     match class {
         "reconciler" | "replayer" => &["loop"],
         "admission" => &["admission"],
         "approval" => &["job"],
-        // A job says under which class its lock is taken, and a workflow too.
+        // Jobs and workflows choose their own class, so any other class may lock all three.
         _ => &["job", "run", "res"],
     }
 }
 
-/// Which numbers a note moves: name, values of its labels in their order, and by how much.
-pub fn moves(note: &Note, mut add: impl FnMut(&'static str, &[&str], f64)) {
+/// Calls `add` for each metric that an event changes, with its name, label values and amount.
+pub fn for_each_metric_change(note: &PlaneEvent, mut add: impl FnMut(&'static str, &[&str], f64)) {
     match note {
-        Note::Moved { class, to, .. } => add("plane_job_transitions_total", &[class, to.word()], 1.0),
-        Note::HandedOver { class, waited } => {
+        PlaneEvent::StateChanged { class, to, .. } => {
+            add("plane_job_transitions_total", &[class, to.as_str()], 1.0)
+        }
+        PlaneEvent::HandedOver { class, waited } => {
             add("plane_dispatch_seconds", &[class], waited.as_secs_f64());
         }
-        Note::DuplicateTerminal { .. } => add("plane_duplicate_terminal_total", &[], 1.0),
-        Note::RepeatedHandOver { .. } => add("plane_repeated_hand_over_total", &[], 1.0),
-        Note::RepeatedStep { .. } => add("plane_repeated_step_total", &[], 1.0),
-        Note::StaleWrite { .. } => add("plane_stale_write_total", &[], 1.0),
-        Note::Unfenced { .. } => add("plane_unfenced_write_total", &[], 1.0),
-        Note::Redelivered { why } => add("plane_redelivered_total", &[why], 1.0),
-        Note::Abandoned { .. } => add("plane_abandoned_work_total", &[], 1.0),
-        Note::RolledBack { .. } => add("plane_rolled_back_total", &[], 1.0),
-        Note::Ticked { name, mended } => {
+        PlaneEvent::DuplicateTerminal { .. } => add("plane_duplicate_terminal_total", &[], 1.0),
+        PlaneEvent::RepeatedHandOver { .. } => add("plane_repeated_hand_over_total", &[], 1.0),
+        PlaneEvent::RepeatedStep { .. } => add("plane_repeated_step_total", &[], 1.0),
+        PlaneEvent::StaleWrite { .. } => add("plane_stale_write_total", &[], 1.0),
+        PlaneEvent::UnfencedWrite { .. } => add("plane_unfenced_write_total", &[], 1.0),
+        PlaneEvent::Redelivered { why } => add("plane_redelivered_total", &[why], 1.0),
+        PlaneEvent::WorkAbandoned { .. } => add("plane_abandoned_work_total", &[], 1.0),
+        PlaneEvent::RolledBack { .. } => add("plane_rolled_back_total", &[], 1.0),
+        PlaneEvent::LoopTicked { name, repaired: mended } => {
             add("plane_loop_ticks_total", &[name], 1.0);
-            // A tick mends some hundreds of things at most.
+            // f64 has no lossless conversion from usize; a tick repairs some hundreds of items at most.
             let mended = u32::try_from(*mended).unwrap_or(u32::MAX);
             add("plane_loop_mended_total", &[name], f64::from(mended));
         }
-        Note::Skipped { name, why } => add("plane_loop_skips_total", &[name, why], 1.0),
-        Note::Takeover { what, took, .. } => {
+        PlaneEvent::LoopSkipped { name, why } => add("plane_loop_skips_total", &[name, why], 1.0),
+        PlaneEvent::Takeover { what, took, .. } => {
             add("plane_takeover_total", &[what], 1.0);
             if let Some(took) = took {
                 add("plane_takeover_seconds", &[what], took.as_secs_f64());
@@ -194,83 +176,56 @@ mod tests {
 
     use super::*;
 
-    /// One note of each kind; a new kind does not compile before it is here and in `moves`.
-    fn every() -> Vec<Note> {
+    /// One event of each kind; the match in `for_each_metric_change` makes a new kind fail to compile.
+    fn one_event_of_each_kind() -> Vec<PlaneEvent> {
         let text = || "x".to_owned();
         vec![
-            Note::Moved {
-                job: text(),
-                class: "scheduler".into(),
-                to: JobState::Running,
-            },
-            Note::HandedOver {
-                class: "scheduler".into(),
-                waited: Duration::from_millis(3),
-            },
-            Note::DuplicateTerminal { job: text() },
-            Note::RepeatedHandOver { job: text() },
-            Note::RepeatedStep {
-                run: text(),
-                step: text(),
-            },
-            Note::StaleWrite { name: text() },
-            Note::Unfenced { name: text() },
-            Note::Redelivered { why: "busy" },
-            Note::Abandoned { name: text() },
-            Note::RolledBack { job: text() },
-            Note::Ticked {
-                name: "replayer",
-                mended: 2,
-            },
-            Note::Skipped {
-                name: "replayer",
-                why: "busy",
-            },
-            Note::Takeover {
-                what: "job",
-                name: text(),
-                took: Some(Duration::from_secs(1)),
-            },
+            PlaneEvent::StateChanged { job: text(), class: "scheduler".into(), to: JobState::Running },
+            PlaneEvent::HandedOver { class: "scheduler".into(), waited: Duration::from_millis(3) },
+            PlaneEvent::DuplicateTerminal { job: text() },
+            PlaneEvent::RepeatedHandOver { job: text() },
+            PlaneEvent::RepeatedStep { run: text(), step: text() },
+            PlaneEvent::StaleWrite { name: text() },
+            PlaneEvent::UnfencedWrite { name: text() },
+            PlaneEvent::Redelivered { why: "busy" },
+            PlaneEvent::WorkAbandoned { name: text() },
+            PlaneEvent::RolledBack { job: text() },
+            PlaneEvent::LoopTicked { name: "replayer", repaired: 2 },
+            PlaneEvent::LoopSkipped { name: "replayer", why: "busy" },
+            PlaneEvent::Takeover { what: "job", name: text(), took: Some(Duration::from_secs(1)) },
         ]
     }
 
     #[test]
-    fn what_notes_move_was_known_before() {
+    fn every_changed_series_was_known_before() {
         let mut begun = BTreeSet::new();
         let row = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
-        known(&["scheduler"], |name, values| {
+        for_each_known_series(&["scheduler"], |name, values| {
             assert!(begun.insert((name, row(values))), "{name} {values:?} twice");
         });
-        for note in every() {
-            moves(&note, |name, values, _| {
+        for note in one_event_of_each_kind() {
+            for_each_metric_change(&note, |name, values, _| {
                 assert!(begun.contains(&(name, row(values))), "{name} {values:?}");
             });
         }
         for state in JobState::all() {
-            let values = row(&["scheduler", state.word()]);
+            let values = row(&["scheduler", state.as_str()]);
             assert!(begun.contains(&("plane_job_transitions_total", values)));
         }
     }
 
     #[test]
-    fn the_list_is_what_notes_move_with_the_labels_it_says() {
-        let mut moved = BTreeSet::from([JOBS]);
-        for note in every() {
-            moves(&note, |name, labels, _| {
+    fn the_metric_list_matches_what_events_change() {
+        let mut moved = BTreeSet::from([JOBS_METRIC]);
+        for note in one_event_of_each_kind() {
+            for_each_metric_change(&note, |name, labels, _| {
                 let metric = METRICS.iter().find(|metric| metric.name == name);
-                assert_eq!(
-                    metric.map(|metric| metric.labels.len()),
-                    Some(labels.len()),
-                    "{name}"
-                );
+                assert_eq!(metric.map(|metric| metric.labels.len()), Some(labels.len()), "{name}");
                 moved.insert(name);
             });
         }
         let listed: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
         assert_eq!(moved, listed);
-        assert!(
-            METRICS.windows(2).all(|pair| pair[0].name < pair[1].name),
-            "in order"
-        );
+        assert!(METRICS.windows(2).all(|pair| pair[0].name < pair[1].name), "in order");
     }
 }

@@ -1,163 +1,164 @@
-//! What a client does: submit, look, cancel, replay. Scheduler and engine do the rest.
+//! The client API: submit, read, cancel and replay jobs. Scheduler and engine do the work.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Locks;
 use leasehold_core::rng::{OsRandom, SharedRandom};
+use leasehold_wire::ErrorCode;
 
 use crate::error::PlaneError;
-use crate::job::{Job, JobSpec, go};
-use crate::ledger::Ledger;
-use crate::note::{Log, Observer};
-use crate::scheduler::guarded;
+use crate::events::{LogObserver, PlaneObserver};
+use crate::fenced_writer::FencedWriter;
+use crate::job::{Job, JobSpec, dispatch_message};
+use crate::scheduler::while_held;
 use crate::settings::Settings;
 use crate::state::JobState;
-use crate::store::{Event, Kind, Query, Refusal, SharedPlaneStore, Written};
+use crate::store::{
+    DocumentEvent, DocumentKind, DocumentQuery, SharedPlaneStore, WriteRefusal, WriteResponse,
+};
 
-/// The plane as its clients see it. Cheap to clone.
+/// The plane's client API. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Plane {
-    pub(crate) ledger: Ledger,
+    pub(crate) writer: FencedWriter,
 }
 
-/// What came of a submit.
+/// The response to a submit.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Submitted {
-    /// The job.
+pub struct SubmitResponse {
+    /// The job, as read back from the store after the write.
     pub job: Job,
-    /// It had been submitted before, with the same id or key.
+    /// A job with the same id or key existed already; this submit changed nothing.
     pub repeated: bool,
 }
 
-/// What came of a cancel.
+/// The response to a cancel.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Cancelled {
-    /// It is cancelled.
-    Now(Job),
-    /// Its owner was told and will stop it.
+pub enum CancelResponse {
+    /// This call cancelled the job.
+    Cancelled(Job),
+    /// A replica works on the job. The request is stored, and that replica will stop the work.
     Requested(Job),
-    /// It had ended already.
-    Ended(Job),
+    /// The job had ended before.
+    AlreadyEnded(Job),
 }
 
 impl Plane {
     /// A plane on these locks and this store.
     ///
     /// # Errors
-    /// A setting cannot work.
+    /// A setting is out of range or contradicts another one.
     pub fn new(locks: Locks, store: SharedPlaneStore, settings: Settings) -> Result<Self, PlaneError> {
-        Self::with(locks, store, settings, OsRandom::shared(), vec![Arc::new(Log)])
+        Self::with_observers(locks, store, settings, OsRandom::shared(), vec![Arc::new(LogObserver)])
     }
 
-    /// The same with other randomness and readers of notes.
+    /// The same with another random source and other event observers.
     ///
     /// # Errors
-    /// A setting cannot work.
-    pub fn with(
+    /// A setting is out of range or contradicts another one.
+    pub fn with_observers(
         locks: Locks,
         store: SharedPlaneStore,
         settings: Settings,
         random: SharedRandom,
-        observers: Vec<Arc<dyn Observer>>,
+        observers: Vec<Arc<dyn PlaneObserver>>,
     ) -> Result<Self, PlaneError> {
         settings.check()?;
         Ok(Self {
-            ledger: Ledger {
+            writer: FencedWriter {
                 locks,
                 store,
                 random,
                 settings: Arc::new(settings),
                 observers: observers.into(),
-                bell: Arc::default(),
+                message_sent: Arc::default(),
             },
         })
     }
 
-    /// The one way to write: for whoever builds on the plane.
+    /// The writer that all changes go through, for code that extends the plane.
     #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub fn writer(&self) -> &FencedWriter {
+        &self.writer
     }
 
-    /// The locks it works under.
+    /// The lock client under which the plane acts.
     #[must_use]
     pub fn locks(&self) -> &Locks {
-        &self.ledger.locks
+        &self.writer.locks
     }
 
-    /// The plane's numbers.
+    /// The timeouts, intervals and limits of this plane.
     #[must_use]
     pub fn settings(&self) -> &Settings {
-        &self.ledger.settings
+        &self.writer.settings
     }
 
-    /// Submits a job. With an id or a key, saying it twice is saying it once.
+    /// Submits a job. With an id or a key, a repeated submit creates no second job.
     ///
     /// # Errors
-    /// A field cannot be used; the id or key belongs to a different job (`different_job`); no answer.
-    pub async fn submit(&self, spec: JobSpec) -> Result<Submitted, PlaneError> {
+    /// A field is invalid; the id or key belongs to a different job (`different_job`); or the store
+    /// did not respond.
+    pub async fn submit(&self, spec: JobSpec) -> Result<SubmitResponse, PlaneError> {
         spec.check()?;
-        // A class that does not exist should be refused now, not by the first scheduler that reads the job.
-        let now = self.ledger.locks.clock().now();
-        self.ledger.locks.policies().class(&spec.class, now)?;
-        let id = spec.id.clone().unwrap_or_else(|| self.ledger.fresh_id());
+        // An unknown class must be refused here: later, only a scheduler would see the error, not the client.
+        let now = self.writer.locks.clock().now();
+        self.writer.locks.policies().class(&spec.class, now)?;
+        let id = spec.id.clone().unwrap_or_else(|| self.writer.new_id());
         let job = Job::new(id, spec, None);
+        // A job that waits for approval gets no message: the approval itself sends it.
         let send = match job.state {
-            JobState::Pending => vec![go(&job, Duration::ZERO)],
+            JobState::Pending => vec![dispatch_message(&job, Duration::ZERO)],
             _ => Vec::new(),
         };
-        match self.ledger.create(&job, send).await? {
-            Written::Done { repeated, .. } => Ok(Submitted {
-                job: self.ledger.job(&job.id).await?,
-                repeated,
-            }),
-            Written::Refused(Refusal::Exists) => self.again(&job.id, &job).await,
-            Written::Refused(Refusal::Key { id }) => self.again(&id, &job).await,
-            Written::Refused(refusal) => Err(refusal.into()),
+        match self.writer.create_job(&job, send).await? {
+            WriteResponse::Applied { repeated, .. } => {
+                Ok(SubmitResponse { job: self.writer.job(&job.id).await?, repeated })
+            }
+            WriteResponse::Refused(WriteRefusal::Exists) => self.existing_job(&job.id, &job).await,
+            WriteResponse::Refused(WriteRefusal::KeyInUse { id }) => self.existing_job(&id, &job).await,
+            WriteResponse::Refused(refusal) => Err(refusal.into()),
         }
     }
 
-    /// A submit that was made before, if it is the same.
-    async fn again(&self, id: &str, wanted: &Job) -> Result<Submitted, PlaneError> {
-        let there = self.ledger.job(id).await?;
-        // The id may have been made up the first time, and the payload repaired since.
+    async fn existing_job(&self, id: &str, wanted: &Job) -> Result<SubmitResponse, PlaneError> {
+        let there = self.writer.job(id).await?;
+        // Only these fields are compared. The id may have been generated the first time, and an
+        // approver may have repaired the payload since.
         let same = there.spec.work == wanted.spec.work
             && there.spec.topic == wanted.spec.topic
             && there.spec.tenant == wanted.spec.tenant;
         if same {
-            return Ok(Submitted {
-                job: there,
-                repeated: true,
-            });
+            return Ok(SubmitResponse { job: there, repeated: true });
         }
         Err(PlaneError::Conflict {
-            code: "different_job",
+            code: ErrorCode::DifferentJob,
             what: format!("job {id} has this id or key already and does other work; choose another one"),
         })
     }
 
-    /// Reads a job.
+    /// Reads one job by its id.
     ///
     /// # Errors
-    /// There is none, or no answer.
+    /// The job does not exist, or the store did not respond.
     pub async fn job(&self, id: &str) -> Result<Job, PlaneError> {
-        self.ledger.job(id).await
+        self.writer.job(id).await
     }
 
-    /// What happened to a job, oldest first.
+    /// The events of a job, oldest first.
     ///
     /// # Errors
-    /// No answer.
-    pub async fn job_history(&self, id: &str) -> Result<Vec<Event>, PlaneError> {
-        Ok(self.ledger.call(self.ledger.store.history(Kind::Job, id)).await?)
+    /// The store did not respond.
+    pub async fn job_history(&self, id: &str) -> Result<Vec<DocumentEvent>, PlaneError> {
+        Ok(self.writer.call(self.writer.store.history(DocumentKind::Job, id)).await?)
     }
 
-    /// Jobs in these states (all if none is named) and of this topic, those most urgently due first.
+    /// Jobs in these states (all if none is given) and of this topic, the earliest due time first.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not respond.
     pub async fn jobs(
         &self,
         states: &[JobState],
@@ -166,87 +167,84 @@ impl Plane {
     ) -> Result<Vec<Job>, PlaneError> {
         let all: Vec<_> = JobState::all().collect();
         let states = if states.is_empty() { &all } else { states };
-        let query = Query {
-            kind: Kind::Job,
-            states: states.iter().map(|state| state.word()).collect(),
-            due: false,
-            shelf: topic.map(str::to_owned),
+        let query = DocumentQuery {
+            kind: DocumentKind::Job,
+            states: states.iter().map(|state| state.as_str()).collect(),
+            due_only: false,
+            index_key: topic.map(str::to_owned),
             limit,
         };
-        let docs = self.ledger.call(self.ledger.store.list(&query)).await?;
+        let docs = self.writer.call(self.writer.store.list(&query)).await?;
         docs.iter().map(|doc| Ok(Job::read(doc)?)).collect()
     }
 
     /// How many jobs are in each state.
     ///
     /// # Errors
-    /// No answer.
-    pub async fn tally(&self) -> Result<Vec<(JobState, u64)>, PlaneError> {
+    /// The store did not respond.
+    pub async fn count_by_state(&self) -> Result<Vec<(JobState, u64)>, PlaneError> {
         let mut tally = Vec::new();
         for state in JobState::all() {
-            let query = Query {
-                kind: Kind::Job,
-                states: vec![state.word()],
-                due: false,
-                shelf: None,
+            let query = DocumentQuery {
+                kind: DocumentKind::Job,
+                states: vec![state.as_str()],
+                due_only: false,
+                index_key: None,
                 limit: 0,
             };
-            tally.push((state, self.ledger.call(self.ledger.store.count(&query)).await?));
+            tally.push((state, self.writer.call(self.writer.store.count(&query)).await?));
         }
         Ok(tally)
     }
 
-    /// Calls a job off. If a replica works on it, that replica is told and does it.
+    /// Cancels a job. If a replica works on it, the request is stored and that replica cancels it.
     ///
     /// # Errors
-    /// There is none, or no answer.
-    pub async fn cancel(&self, id: &str, why: &str) -> Result<Cancelled, PlaneError> {
-        let job = self.ledger.job(id).await?;
-        if job.state.ended() {
-            return Ok(Cancelled::Ended(job));
+    /// The job does not exist, or the store did not respond.
+    pub async fn cancel(&self, id: &str, why: &str) -> Result<CancelResponse, PlaneError> {
+        let job = self.writer.job(id).await?;
+        if job.state.is_terminal() {
+            return Ok(CancelResponse::AlreadyEnded(job));
         }
-        // A job in hands is not waited for: its owner keeps the lock until it is done.
-        let wait = job.state.in_hands().then_some(Duration::ZERO);
-        let hold = match self.ledger.lock(&job.spec.class, job.name()?, wait).await {
+        // An active job's owner keeps the lock until the attempt ends, so waiting for it is pointless.
+        let wait = job.state.is_active().then_some(Duration::ZERO);
+        let hold = match self.writer.lock(&job.spec.class, job.lock_name()?, wait).await {
             Ok(hold) => hold,
             Err(PlaneError::Busy { .. }) => {
-                self.ledger.wish_off(id, why).await?;
-                return Ok(Cancelled::Requested(job));
+                self.writer.request_cancel(id, why).await?;
+                return Ok(CancelResponse::Requested(job));
             }
             Err(error) => return Err(error),
         };
         let cancel = async {
-            let job = self.ledger.job(id).await?;
-            if job.state.ended() {
-                return Ok(Cancelled::Ended(job));
+            // Read again under the lock: the first read may be stale by now.
+            let job = self.writer.job(id).await?;
+            if job.state.is_terminal() {
+                return Ok(CancelResponse::AlreadyEnded(job));
             }
-            Ok(Cancelled::Now(
-                self.ledger.apply(&hold, &job, job.cancel(why)).await?,
-            ))
+            Ok(CancelResponse::Cancelled(self.writer.apply(&hold, &job, job.cancel(why)).await?))
         };
-        let out = guarded(&hold, cancel).await;
+        let out = while_held(&hold, cancel).await;
         hold.release().await;
         out
     }
 
-    /// Submits a job that was given up once more, as a new one. Asked twice, it is one new job.
+    /// Submits a dead job again, as a new job. Repeated calls create only one new job.
     ///
     /// # Errors
-    /// `not_dead`: it was not given up. Or there is none, or no answer.
-    pub async fn replay(&self, id: &str) -> Result<Submitted, PlaneError> {
-        let job = self.ledger.job(id).await?;
+    /// `not_dead`: the job has no dead letter. Or it does not exist, or the store did not respond.
+    pub async fn replay(&self, id: &str) -> Result<SubmitResponse, PlaneError> {
+        let job = self.writer.job(id).await?;
         let Some(dead) = job.dead else {
             return Err(PlaneError::Conflict {
-                code: "not_dead",
-                what: format!(
-                    "job {id} is {} and was not given up: there is nothing to replay",
-                    job.state
-                ),
+                code: ErrorCode::NotDead,
+                what: format!("job {id} is {} and was not given up: there is nothing to replay", job.state),
             });
         };
         let mut spec = job.spec;
         spec.labels.insert("replay-of".into(), id.to_owned());
         spec.labels.insert("died-of".into(), dead.reason);
+        // A fresh id, because the dead job keeps its own; the key makes a second replay a repetition.
         spec.id = None;
         spec.key = Some(format!("replay:{id}"));
         self.submit(spec).await

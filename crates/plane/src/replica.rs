@@ -1,136 +1,136 @@
-//! One replica: scheduler, engine and loops in one process. Any number run side by side on one store.
+//! One replica: scheduler, engine and loops in one process. Any number of replicas share one store.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::Shutdown;
-use leasehold_core::clock::{ClockExt, until};
+use leasehold_core::ShutdownReport;
+use leasehold_core::clock::{ClockExt, run_until};
 use leasehold_core::rng::RandomExt;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::loops::{Ticker, Which};
+use crate::loops::{LoopKind, LoopRunner};
 use crate::plane::Plane;
 use crate::scheduler::Scheduler;
 use crate::store::Queue;
-use crate::work::Works;
+use crate::work::Executors;
 use crate::workflow::Engine;
 
-/// A running replica. Dropping it stops new work but waits for nothing: call [`stop`](Self::stop).
+/// A running replica. Dropping it stops new work without waiting; call [`stop`](Self::stop) to drain it.
 #[derive(Debug)]
 pub struct Replica {
     plane: Plane,
     scheduler: Scheduler,
-    /// No new mail, no more ticks.
+    /// Cancelled: no new messages are received and no loop ticks.
     stop: CancellationToken,
-    /// Loops and readers of mail.
+    /// The loops and the queue readers.
     readers: TaskTracker,
-    /// Deliveries under way.
-    turns: TaskTracker,
+    /// Deliveries in progress. Apart from the readers, because a drain waits for these with a limit.
+    deliveries: TaskTracker,
 }
 
-/// How a replica's end went.
+/// The result of [`Replica::stop`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stopped {
-    /// Everything it had begun was done in time.
+pub struct StopReport {
+    /// All deliveries in progress ended within the limit.
     pub drained: bool,
-    /// What became of its locks.
-    pub locks: Shutdown,
+    /// The lock client's own shutdown report.
+    pub locks: ShutdownReport,
 }
 
 impl Replica {
     /// Starts everything on the current runtime.
     #[must_use]
-    pub fn start(plane: Plane, works: Works) -> Self {
-        let scheduler = Scheduler::new(plane.ledger().clone(), works);
+    pub fn start(plane: Plane, works: Executors) -> Self {
+        let scheduler = Scheduler::new(plane.writer().clone(), works);
         let replica = Self {
             scheduler,
             stop: CancellationToken::new(),
             readers: TaskTracker::new(),
-            turns: TaskTracker::new(),
+            deliveries: TaskTracker::new(),
             plane,
         };
-        let engine = Engine::new(replica.plane.ledger().clone());
+        let engine = Engine::new(replica.plane.writer().clone());
         let scheduler = replica.scheduler.clone();
-        replica.read(Queue::Jobs, move |mail| {
+        replica.spawn_reader(Queue::Jobs, move |mail| {
             let scheduler = scheduler.clone();
-            async move { scheduler.deliver(&mail).await }
+            async move { scheduler.handle_delivery(&mail).await }
         });
-        replica.read(Queue::Runs, move |mail| {
+        replica.spawn_reader(Queue::Runs, move |mail| {
             let engine = engine.clone();
-            async move { engine.deliver(&mail).await }
+            async move { engine.handle_delivery(&mail).await }
         });
-        for which in Which::ALL {
-            let ticker = Ticker::new(which, replica.scheduler.clone());
+        for which in LoopKind::ALL {
+            let ticker = LoopRunner::new(which, replica.scheduler.clone());
             replica.readers.spawn(ticker.run(replica.stop.clone()));
         }
-        replica
-            .readers
-            .spawn(listen(replica.scheduler.clone(), replica.stop.clone()));
+        replica.readers.spawn(watch_cancel_requests(replica.scheduler.clone(), replica.stop.clone()));
         replica
     }
 
-    /// Its scheduler: what pull workers talk to.
+    /// This replica's scheduler, which serves the calls of pull workers.
     #[must_use]
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// Its plane: what clients talk to.
+    /// The client API of this replica.
     #[must_use]
     pub fn plane(&self) -> &Plane {
         &self.plane
     }
 
-    /// The orderly end: no new work; what is under way may finish for `bound`; the rest is fenced, its locks are given
-    /// back, and another replica takes it over at its next poll.
-    pub async fn stop(self, bound: Duration) -> Stopped {
+    /// Stops in order: accepts no new work and lets running work finish within `bound`. The rest is fenced
+    /// and its locks are released, so another replica takes it over at its next poll.
+    pub async fn stop(self, bound: Duration) -> StopReport {
         let drained = self.drain(bound).await;
         let locks = self.plane.locks().shutdown(Duration::from_secs(2)).await;
-        Stopped { drained, locks }
+        StopReport { drained, locks }
     }
 
-    /// The first half of [`stop`](Self::stop), for whoever shares its locks and shuts them down later: no new work; what
-    /// is under way may finish for `bound`. True if all of it did.
+    /// The first half of [`stop`](Self::stop), for a program that shares the lock client and shuts it down
+    /// later. Accepts no new work and waits up to `bound`; returns true if all running work finished.
     pub async fn drain(&self, bound: Duration) -> bool {
         self.stop.cancel();
+        // Readers first: only then can no further delivery be spawned, and the wait below is complete.
         self.readers.close();
         self.readers.wait().await;
-        self.turns.close();
+        self.deliveries.close();
         let clock = self.plane.locks().clock();
-        until(&**clock, clock.now() + bound, self.turns.wait())
-            .await
-            .is_some()
+        run_until(&**clock, clock.now() + bound, self.deliveries.wait()).await.is_some()
     }
 
-    /// Reads one queue's mail: as much as there are free slots, each delivery in a task of its own.
-    fn read<F, T>(&self, queue: Queue, deliver: F)
+    /// Spawns the reader of one queue. It receives as many messages as there are free slots and handles
+    /// each in a task of its own.
+    fn spawn_reader<F, T>(&self, queue: Queue, deliver: F)
     where
-        F: Fn(crate::store::Taken) -> T + Send + 'static,
+        F: Fn(crate::store::Delivery) -> T + Send + 'static,
         T: Future<Output = ()> + Send + 'static,
     {
-        let (plane, stop, turns) = (self.plane.clone(), self.stop.clone(), self.turns.clone());
+        let (plane, stop, turns) = (self.plane.clone(), self.stop.clone(), self.deliveries.clone());
         self.readers.spawn(async move {
-            let ledger = plane.ledger();
-            let clock = Arc::clone(ledger.locks.clock());
-            let slots = Arc::new(Semaphore::new(ledger.settings.slots));
+            let writer = plane.writer();
+            let clock = Arc::clone(writer.locks.clock());
+            let slots = Arc::new(Semaphore::new(writer.settings.slots));
             loop {
                 let free = tokio::select! {
                     () = stop.cancelled() => return,
                     slot = Arc::clone(&slots).acquire_owned() => slot,
                 };
+                // Waits for one free slot before receiving: a received message is hidden from other replicas,
+                // so it must not wait here.
                 let Ok(first) = free else { return };
                 let wanted = 1 + slots.available_permits();
-                // Listened to before looking, so that what is sent in between is not missed.
-                let mut bell = pin!(ledger.bell.notified());
+                // Subscribed before receiving, so that a message sent in between still wakes this reader.
+                let mut bell = pin!(writer.message_sent.notified());
                 bell.as_mut().enable();
-                let asked = ledger
-                    .call(ledger.store.take(queue, wanted, ledger.settings.visible))
+                let asked = writer
+                    .call(writer.store.receive(queue, wanted, writer.settings.visibility_timeout))
                     .await;
                 let taken = asked.unwrap_or_else(|failure| {
-                    tracing::warn!(queue = queue.word(), %failure, "no mail could be read");
+                    tracing::warn!(queue = queue.as_str(), %failure, "no mail could be read");
                     Vec::new()
                 });
                 let none = taken.is_empty();
@@ -147,11 +147,12 @@ impl Replica {
                     });
                 }
                 drop(first);
+                // After a non-empty receive there may be more due messages, so only an empty one waits.
                 if none {
                     tokio::select! {
                         () = stop.cancelled() => return,
                         () = bell => {}
-                        () = clock.sleep(ledger.random.jitter(ledger.settings.mail_poll)) => {}
+                        () = clock.sleep(writer.random.jitter(writer.settings.message_poll)) => {}
                     }
                 }
             }
@@ -160,26 +161,28 @@ impl Replica {
 }
 
 impl Drop for Replica {
+    // A drop cannot wait: deliveries in progress run on in their own tasks.
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-/// Sees within one poll who wants work of this replica called off.
-async fn listen(scheduler: Scheduler, stop: CancellationToken) {
-    let ledger = scheduler.ledger.clone();
-    let clock = Arc::clone(ledger.locks.clock());
+/// Cancels local work within one poll of a cancel request.
+async fn watch_cancel_requests(scheduler: Scheduler, stop: CancellationToken) {
+    let writer = scheduler.writer.clone();
+    let clock = Arc::clone(writer.locks.clock());
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = clock.sleep(ledger.settings.poll) => {}
+            () = clock.sleep(writer.settings.poll) => {}
         }
-        if scheduler.at_work().is_empty() {
+        // An idle replica must not query the store at every poll.
+        if scheduler.jobs_in_progress().is_empty() {
             continue;
         }
-        if let Ok(wishes) = ledger.open_wishes(1000).await {
+        if let Ok(wishes) = writer.open_cancel_requests(1000).await {
             for wish in wishes {
-                let _here = scheduler.call_off(&wish.id);
+                let _here = scheduler.cancel_local_work(&wish.id);
             }
         }
     }

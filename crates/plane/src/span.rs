@@ -1,4 +1,4 @@
-//! A duration as people write it in files and JSON: always with a unit.
+//! A duration as written in files and JSON: always with a unit.
 
 use std::time::Duration;
 
@@ -20,7 +20,6 @@ impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let read = duration::parse(&text);
-        read.map(Self)
-            .map_err(|why| serde::de::Error::custom(format!("{text:?} {why}")))
+        read.map(Self).map_err(|why| serde::de::Error::custom(format!("{text:?} {why}")))
     }
 }

@@ -1,40 +1,40 @@
-//! A job's states, and which may follow which: one table, read by the scheduler and checked again by every store.
+//! The job states and their transitions: one table, used by the scheduler and checked again by every store.
 
 use std::fmt;
 use std::str::FromStr;
 
-use leasehold_core::Invalid;
+use leasehold_core::InvalidInput;
 use serde::{Deserialize, Serialize};
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum JobState {
-    /// Submitted; a scheduler has not taken it yet.
+    /// Submitted; no scheduler has taken it yet.
     #[default]
     Pending,
     /// A person must approve it first.
     ApprovalRequired,
     /// A scheduler has it and is about to dispatch it.
     Scheduled,
-    /// It may be handed over; this is written before it is.
+    /// About to be handed over; written before the hand-over.
     Dispatched,
-    /// Its work goes on.
+    /// An owner works on it.
     Running,
-    /// It waits for its next attempt.
+    /// Waits for its next attempt.
     Retrying,
-    /// Done.
+    /// Its work was done.
     Succeeded,
-    /// Given up; it is in the dead letters.
+    /// Given up after its last attempt failed; it has a dead letter.
     Failed,
-    /// Its time was over.
+    /// Ended because a time-out or its deadline passed.
     Timeout,
-    /// Someone called it off.
+    /// Cancelled by request.
     Cancelled,
-    /// Someone said no.
+    /// Rejected by a person.
     Denied,
-    /// Nobody should touch it before a person has looked at it.
+    /// Put aside until a person has examined it.
     Quarantined,
 }
 
@@ -43,36 +43,22 @@ use JobState::{
     Scheduled, Succeeded, Timeout,
 };
 
-/// What a new job may be.
-pub const FIRST: &[JobState] = &[Pending, ApprovalRequired];
+/// The states in which a job may be created.
+pub const INITIAL_STATES: &[JobState] = &[Pending, ApprovalRequired];
 
-/// The whole table: from each state, what may follow.
-pub const TABLE: &[(JobState, &[JobState])] = &[
-    (
-        Pending,
-        &[ApprovalRequired, Scheduled, Denied, Failed, Timeout, Cancelled],
-    ),
+/// The whole table: each state with the states that may follow it.
+pub const TRANSITIONS: &[(JobState, &[JobState])] = &[
+    (Pending, &[ApprovalRequired, Scheduled, Denied, Failed, Timeout, Cancelled]),
     (ApprovalRequired, &[Pending, Denied, Failed, Timeout, Cancelled]),
     (Scheduled, &[Dispatched, Retrying, Failed, Timeout, Cancelled]),
     (
         Dispatched,
-        // Back to Scheduled: the hand-over failed and is rolled back.
-        &[
-            Scheduled,
-            Running,
-            Succeeded,
-            Failed,
-            Retrying,
-            Timeout,
-            Cancelled,
-            Quarantined,
-        ],
+        // Back to Scheduled: a failed hand-over is rolled back.
+        &[Scheduled, Running, Succeeded, Failed, Retrying, Timeout, Cancelled, Quarantined],
     ),
-    (
-        Running,
-        &[Succeeded, Failed, Retrying, Timeout, Cancelled, Quarantined],
-    ),
+    (Running, &[Succeeded, Failed, Retrying, Timeout, Cancelled, Quarantined]),
     (Retrying, &[Scheduled, Dispatched, Failed, Timeout, Cancelled]),
+    // For an operator; no change in this crate makes this transition.
     (Succeeded, &[Quarantined]),
     (Failed, &[]),
     (Timeout, &[]),
@@ -82,46 +68,40 @@ pub const TABLE: &[(JobState, &[JobState])] = &[
 ];
 
 impl JobState {
-    /// May `next` follow?
+    /// Whether the state `next` may follow this one.
     #[must_use]
     pub fn can_become(self, next: Self) -> bool {
-        self.next().contains(&next)
+        self.successors().contains(&next)
     }
 
-    /// What may follow.
+    /// The states that may follow this one.
     #[must_use]
-    pub fn next(self) -> &'static [Self] {
-        TABLE
-            .iter()
-            .find(|(from, _)| *from == self)
-            .map_or(&[], |(_, to)| to)
+    pub fn successors(self) -> &'static [Self] {
+        TRANSITIONS.iter().find(|(from, _)| *from == self).map_or(&[], |(_, to)| to)
     }
 
-    /// What it may follow: the list that a store compares with what it finds.
+    /// The states that this one may follow. A store compares this list with the state it finds.
     #[must_use]
-    pub fn before(self) -> Vec<&'static str> {
+    pub fn predecessors(self) -> Vec<&'static str> {
         let may = |entry: &&(Self, &[Self])| entry.1.contains(&self);
-        TABLE.iter().filter(may).map(|(from, _)| from.word()).collect()
+        TRANSITIONS.iter().filter(may).map(|(from, _)| from.as_str()).collect()
     }
 
-    /// The job's work has come to its end, one way or another. Reaching such a state twice is a duplicate.
+    /// The job has ended. A second transition into such a state is a duplicate.
     #[must_use]
-    pub fn ended(self) -> bool {
-        matches!(
-            self,
-            Succeeded | Failed | Timeout | Cancelled | Denied | Quarantined
-        )
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Succeeded | Failed | Timeout | Cancelled | Denied | Quarantined)
     }
 
-    /// A scheduler has it in its hands: if that scheduler dies, somebody must notice.
+    /// A scheduler or worker owns the job; if that owner dies, the reconciler must take the job over.
     #[must_use]
-    pub fn in_hands(self) -> bool {
+    pub fn is_active(self) -> bool {
         matches!(self, Scheduled | Dispatched | Running)
     }
 
-    /// As it is stored and shown.
+    /// The state's name, as stored and displayed.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Pending => "PENDING",
             ApprovalRequired => "APPROVAL_REQUIRED",
@@ -140,27 +120,23 @@ impl JobState {
 
     /// Every state, in the table's order.
     pub fn all() -> impl Iterator<Item = Self> {
-        TABLE.iter().map(|(state, _)| *state)
+        TRANSITIONS.iter().map(|(state, _)| *state)
     }
 }
 
 impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 
 impl FromStr for JobState {
-    type Err = Invalid;
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    type Err = InvalidInput;
+    fn from_str(text: &str) -> Result<Self, InvalidInput> {
         let wanted = text.to_ascii_uppercase().replace('-', "_");
-        Self::all().find(|state| state.word() == wanted).ok_or_else(|| {
-            let known: Vec<_> = Self::all().map(Self::word).collect();
-            Invalid::new(
-                "state",
-                text,
-                format!("is not a state; known are {}", known.join(", ")),
-            )
+        Self::all().find(|state| state.as_str() == wanted).ok_or_else(|| {
+            let known: Vec<_> = Self::all().map(Self::as_str).collect();
+            InvalidInput::new("state", text, format!("is not a state; known are {}", known.join(", ")))
         })
     }
 }
@@ -170,8 +146,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_the_contracts() {
-        // As the design states it, line by line.
+    fn the_table_matches_the_specification() {
+        // A copy of the table in the specification, line by line.
         let contract = "
             PENDING: APPROVAL_REQUIRED SCHEDULED DENIED FAILED TIMEOUT CANCELLED
             APPROVAL_REQUIRED: PENDING DENIED FAILED TIMEOUT CANCELLED
@@ -196,33 +172,29 @@ mod tests {
     }
 
     #[test]
-    fn before_is_next_read_backwards() {
+    fn predecessors_are_the_inverse_of_successors() {
         for (from, to) in JobState::all().flat_map(|from| JobState::all().map(move |to| (from, to))) {
-            assert_eq!(
-                from.can_become(to),
-                to.before().contains(&from.word()),
-                "{from} to {to}"
-            );
+            assert_eq!(from.can_become(to), to.predecessors().contains(&from.as_str()), "{from} to {to}");
         }
     }
 
     #[test]
-    fn what_has_ended_never_works_again() {
-        // By walking: from an ended state no state can be reached in which work is done or waited for.
-        for state in JobState::all().filter(|state| state.ended()) {
-            assert!(state.next().iter().all(|next| next.ended()), "{state}");
+    fn ended_jobs_never_work_again() {
+        // From an ended state, no state with work or waiting can be reached.
+        for state in JobState::all().filter(|state| state.is_terminal()) {
+            assert!(state.successors().iter().all(|next| next.is_terminal()), "{state}");
         }
-        // And every other state can still end.
-        for state in JobState::all().filter(|state| !state.ended()) {
-            assert!(state.next().iter().any(|next| next.ended()), "{state}");
+        // Every other state can still end.
+        for state in JobState::all().filter(|state| !state.is_terminal()) {
+            assert!(state.successors().iter().any(|next| next.is_terminal()), "{state}");
         }
     }
 
     #[test]
-    fn words_read_back() {
+    fn state_names_parse_back() {
         for state in JobState::all() {
-            assert_eq!(state.word().parse::<JobState>().unwrap(), state);
-            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
+            assert_eq!(state.as_str().parse::<JobState>().unwrap(), state);
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
         let said = "DONE".parse::<JobState>().unwrap_err().to_string();
         assert!(said.contains("SUCCEEDED"), "{said}");

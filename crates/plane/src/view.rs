@@ -1,25 +1,26 @@
-//! Jobs, runs and events as JSON documents: what the command prints and the daemon answers.
+//! Jobs, runs and events as JSON documents, as the CLI prints them and the daemon returns them.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::job::Job;
 use crate::state::JobState;
-use crate::store::Event;
+use crate::store::DocumentEvent;
 use crate::workflow::{Run, RunState};
 
-/// Grows when a field changes its meaning or goes; new fields may come without it.
-pub const SCHEMA: u32 = 1;
+/// The version of these documents. It grows when a field is removed or changes its meaning, not when one
+/// is added.
+pub const SCHEMA_VERSION: u32 = 1;
 
-/// A job as it is shown.
+/// A job as displayed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobView {
     /// Grows when a field changes its meaning.
     pub schema_version: u32,
-    /// Its id.
+    /// The job's id; unique in the plane.
     pub id: String,
-    /// Where it is in its life.
+    /// The job's present state.
     pub state: JobState,
     /// Grows with each write.
     pub version: u64,
@@ -29,11 +30,11 @@ pub struct JobView {
     pub created_ms: u64,
     /// When it was last written.
     pub updated_ms: u64,
-    /// When somebody should look at it.
+    /// When the repair loops act on it, unless its state changes before.
     pub due_ms: Option<u64>,
-    /// The store's clock when it was read: what the other times are to be compared with.
+    /// The store's clock when it was read. Compare the other times with this one.
     pub now_ms: u64,
-    /// Everything else.
+    /// All remaining fields of the document.
     #[serde(flatten)]
     pub job: Job,
 }
@@ -41,7 +42,7 @@ pub struct JobView {
 impl From<Job> for JobView {
     fn from(job: Job) -> Self {
         Self {
-            schema_version: SCHEMA,
+            schema_version: SCHEMA_VERSION,
             id: job.id.clone(),
             state: job.state,
             version: job.version,
@@ -55,15 +56,15 @@ impl From<Job> for JobView {
     }
 }
 
-/// A run as it is shown.
+/// A run as displayed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RunView {
     /// Grows when a field changes its meaning.
     pub schema_version: u32,
-    /// Its id.
+    /// The run's id; unique in the plane.
     pub id: String,
-    /// Where it is in its life.
+    /// The run's present state.
     pub state: RunState,
     /// Grows with each write.
     pub version: u64,
@@ -71,9 +72,9 @@ pub struct RunView {
     pub created_ms: u64,
     /// When it was last written.
     pub updated_ms: u64,
-    /// The store's clock when it was read: what the other times are to be compared with.
+    /// The store's clock when it was read. Compare the other times with this one.
     pub now_ms: u64,
-    /// Everything else.
+    /// All remaining fields of the document.
     #[serde(flatten)]
     pub run: Run,
 }
@@ -81,7 +82,7 @@ pub struct RunView {
 impl From<Run> for RunView {
     fn from(run: Run) -> Self {
         Self {
-            schema_version: SCHEMA,
+            schema_version: SCHEMA_VERSION,
             id: run.id.clone(),
             state: run.state,
             version: run.version,
@@ -93,19 +94,19 @@ impl From<Run> for RunView {
     }
 }
 
-/// A job.
+/// A job as a JSON value.
 #[must_use]
-pub fn job(job: &Job) -> Value {
+pub fn job_json(job: &Job) -> Value {
     serde_json::to_value(JobView::from(job.clone())).unwrap_or_default()
 }
 
-/// A run.
+/// A run as a JSON value.
 #[must_use]
-pub fn run(run: &Run) -> Value {
+pub fn run_json(run: &Run) -> Value {
     serde_json::to_value(RunView::from(run.clone())).unwrap_or_default()
 }
 
-/// An event of a job or a run: one for each write.
+/// An event of a job or a run. Each write makes one.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EventView {
@@ -113,17 +114,17 @@ pub struct EventView {
     pub schema_version: u32,
     /// The version that the write made.
     pub version: u64,
-    /// When, in milliseconds of the store's clock.
+    /// The time of the write, in milliseconds of the store's clock.
     pub at_ms: u64,
-    /// `from`, `to`, `by`, `why`, `class`, `fence`, `attempt`, `local_only`, `steps`: as far as they say something here.
+    /// `from`, `to`, `by`, `why`, `class`, `fence`, `attempt`, `local_only`, `steps`: those that apply to this event.
     #[serde(flatten)]
     pub body: Map<String, Value>,
 }
 
-impl From<&Event> for EventView {
-    fn from(event: &Event) -> Self {
+impl From<&DocumentEvent> for EventView {
+    fn from(event: &DocumentEvent) -> Self {
         Self {
-            schema_version: SCHEMA,
+            schema_version: SCHEMA_VERSION,
             version: event.version,
             at_ms: event.at,
             body: serde_json::from_str(&event.body).unwrap_or_default(),
@@ -131,8 +132,8 @@ impl From<&Event> for EventView {
     }
 }
 
-/// An event of a job or a run.
+/// An event as a JSON value.
 #[must_use]
-pub fn event(event: &Event) -> Value {
+pub fn event_json(event: &DocumentEvent) -> Value {
     serde_json::to_value(EventView::from(event)).unwrap_or_default()
 }

@@ -1,158 +1,163 @@
-//! Asking for a lease: one round trip, granted or not.
+//! The acquire operation: one round trip, granted or busy.
 
 use std::time::Duration;
 
-use leasehold_core::store::{Answer, Ask, Busy, Cause, Failure, Giving, Grant, Mode};
-use leasehold_core::word::{Fence, Ttl};
+use leasehold_core::store::{
+    AcquireRequest, AcquireResponse, BusyLease, Grant, Mode, ReleaseRequest, StoreError, StoreErrorKind,
+};
+use leasehold_core::types::{Fence, Ttl};
 use redis::Value;
 
-use crate::connection::{Limit, Wire, text};
+use crate::backend::Context;
+use crate::connection::{CallDeadline, Connection, as_text};
 use crate::error;
 use crate::keys::LockKeys;
-use crate::script::Call;
-use crate::store::Shared;
-use crate::value::{Seen, remaining};
+use crate::script::ScriptCall;
+use crate::value::{LockValue, pttl_to_remaining};
 
-/// The longest lock delay: beyond it a forgotten lock would outlive every memory of it.
-const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// The longest place in the queue without asking again.
-const QUEUE_MAX: Duration = Ttl::MAX.get();
+/// Limit of the lock delay: with a longer one, a forgotten lock would block
+/// its name for more than a year.
+const MAX_LOCK_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Limit of a queue entry's life without a poll.
+const MAX_QUEUE_STAY: Duration = Ttl::MAX.get();
 
-pub(crate) async fn acquire(store: &Shared, ask: &Ask, within: Duration) -> Result<Answer, Failure> {
-    if ask.mode != Mode::Exclusive {
-        return Err(Failure::not_done(
-            Cause::Unsupported,
+pub(crate) async fn acquire(
+    store: &Context,
+    request: &AcquireRequest,
+    within: Duration,
+) -> Result<AcquireResponse, StoreError> {
+    if request.mode != Mode::Exclusive {
+        return Err(StoreError::not_done(
+            StoreErrorKind::Unsupported,
             "the Redis store serves exclusive leases only; use a store that serves this mode",
         ));
     }
-    let limit = Limit::new(store.clock(), within);
-    let keys = store.keys().of(&ask.name);
-    let Some(wait) = ask.queue else {
-        return attempt(store, ask, &keys, None, &limit).await;
+    let limit = CallDeadline::new(store.clock(), within);
+    let keys = store.keys().lock_keys(&request.name);
+    let Some(wait) = request.queue else {
+        return run_acquire(store, request, &keys, None, &limit).await;
     };
-    if !store.ear.subscribed() {
-        // A waiter that cannot be woken would be taken for dead and lose its place: ask without queueing, and
-        // only if it is busy, wait for the subscription. A free lock is not made to wait for it.
-        let first = attempt(store, ask, &keys, None, &limit).await?;
-        if !matches!(first, Answer::Busy(_)) || !store.ear.ready(&limit.half()).await {
+    if !store.wake_subscription.is_subscribed() {
+        // A waiter that cannot be woken looks dead to a release and loses its place. So ask
+        // without queueing first, and wait for the subscription only if the lock is busy. A
+        // free lock does not wait for it.
+        let first = run_acquire(store, request, &keys, None, &limit).await?;
+        if !matches!(first, AcquireResponse::Busy(_))
+            || !store.wake_subscription.wait_subscribed(&limit.half_remaining()).await
+        {
             return Ok(first);
         }
     }
-    attempt(store, ask, &keys, Some(wait), &limit).await
+    run_acquire(store, request, &keys, Some(wait), &limit).await
 }
 
-async fn attempt(
-    store: &Shared,
-    ask: &Ask,
+async fn run_acquire(
+    store: &Context,
+    request: &AcquireRequest,
     keys: &LockKeys,
     wait: Option<Duration>,
-    limit: &Limit<'_>,
-) -> Result<Answer, Failure> {
-    let kept = lease_millis(ask.ttl, ask.lock_delay)?.to_string();
-    let floor = ask.floor.map_or_else(String::new, |floor| floor.to_string());
+    limit: &CallDeadline<'_>,
+) -> Result<AcquireResponse, StoreError> {
+    let kept = lease_millis(request.ttl, request.lock_delay)?.to_string();
+    let floor = request.floor.map_or_else(String::new, |floor| floor.to_string());
     let (wait, place) = match wait {
         Some(wait) => (
-            wait.clamp(Duration::from_millis(1), QUEUE_MAX)
-                .as_millis()
-                .to_string(),
+            // At least 1 ms: Redis rejects an expiry of 0.
+            wait.clamp(Duration::from_millis(1), MAX_QUEUE_STAY).as_millis().to_string(),
             format!(
                 "{}|{}",
-                store.ear.place(&ask.token),
-                ask.floor.map_or(0, Fence::get)
+                store.wake_subscription.wake_address(&request.token),
+                request.floor.map_or(0, Fence::get)
             ),
         ),
         None => (String::new(), String::new()),
     };
-    let tombstone = keys.tombstone(&ask.token);
-    let wire = store.asking.wire(limit).await?;
-    // Once per slot and connection: only a new connection can lead to a server that has lost fences.
-    let clock = if wire.checked(keys.slot) { "0" } else { "1" };
-    let call = Call::acquire(
-        vec![
-            &keys.lock,
-            &keys.fence,
-            &tombstone,
-            &keys.flag,
-            &keys.queue,
-            &keys.places,
-        ],
-        vec![ask.token.expose(), &kept, &floor, clock, &wait, &place],
+    let tombstone = keys.tombstone(&request.token);
+    let wire = store.request_slot.get_or_connect(limit).await?;
+    // Once per slot and connection: only a new connection can lead to a server
+    // that has lost fences.
+    let clock = if wire.is_fence_checked(keys.slot) { "0" } else { "1" };
+    let call = ScriptCall::acquire(
+        vec![&keys.lock, &keys.fence, &tombstone, &keys.waiters_flag, &keys.queue, &keys.entries],
+        vec![request.token.expose(), &kept, &floor, clock, &wait, &place],
     );
-    let answer = read(&call.run(&store.asking, &wire, limit).await?)?;
-    if matches!(answer, Answer::Granted(_)) {
-        wire.mark_checked(keys.slot);
+    let answer = parse_response(&call.run(&store.request_slot, &wire, limit).await?)?;
+    if matches!(answer, AcquireResponse::Granted(_)) {
+        wire.mark_fence_checked(keys.slot);
         if store.wait_replicas() > 0 {
-            confirm(store, ask, &wire, limit).await?;
+            wait_for_replicas(store, request, &wire, limit).await?;
         }
     }
     Ok(answer)
 }
 
-/// Waits until enough replicas have the grant, or takes it back (hazard R7). This makes it less likely that a
-/// fail-over forgets the lease; it does not rule it out.
-async fn confirm(store: &Shared, ask: &Ask, wire: &Wire, limit: &Limit<'_>) -> Result<(), Failure> {
+/// Waits until enough replicas have the grant, or releases it again (hazard R7). This makes a loss
+/// by fail-over less likely; it does not rule it out.
+async fn wait_for_replicas(
+    store: &Context,
+    request: &AcquireRequest,
+    wire: &Connection,
+    limit: &CallDeadline<'_>,
+) -> Result<(), StoreError> {
     let wanted = store.wait_replicas();
-    // `WAIT` with 0 would wait for ever. Half the time is kept for taking the grant back.
-    let patience = u64::try_from((limit.left() / 2).as_millis())
-        .unwrap_or(u64::MAX)
-        .max(1);
+    // `WAIT` with 0 would wait for ever. Half of the remaining time is kept for the release.
+    let patience = u64::try_from((limit.remaining() / 2).as_millis()).unwrap_or(u64::MAX).max(1);
     let mut command = redis::cmd("WAIT");
     command.arg(wanted).arg(patience);
-    let said = match store.asking.send(wire, &command, limit).await {
+    let said = match store.request_slot.send(wire, &command, limit).await {
         Ok(Value::Int(have)) if have >= i64::from(wanted) => return Ok(()),
         Ok(Value::Int(have)) => format!("only {have} of {wanted} replicas confirmed the grant"),
         Ok(Value::ServerError(err)) => error::from_server(&err).message().to_owned(),
-        Ok(_) => error::nonsense("WAIT").message().to_owned(),
+        Ok(_) => error::unexpected_response("WAIT").message().to_owned(),
         Err(failure) => failure.message().to_owned(),
     };
-    let giving = Giving::owned(ask.name.clone(), ask.token.clone());
-    match crate::release::release(store, &giving, limit.left()).await {
-        Ok(_) => Err(Failure::not_done(
-            Cause::Overloaded,
-            format!("{said}, so it was taken back; mend replication or lower wait_replicas"),
+    let giving = ReleaseRequest::by_owner(request.name.clone(), request.token.clone());
+    match crate::release::release(store, &giving, limit.remaining()).await {
+        Ok(_) => Err(StoreError::not_done(
+            StoreErrorKind::Overloaded,
+            format!("{said}, so it was taken back; fix replication or lower wait_replicas"),
         )),
-        Err(failure) => Err(Failure::unknown(
-            Cause::Overloaded,
+        Err(failure) => Err(StoreError::unknown(
+            StoreErrorKind::Overloaded,
             format!("{said}, and taking it back failed too: {}", failure.message()),
         )),
     }
 }
 
-/// What the server is told to keep a lease for. Never 0: that would delete the lock (hazard R13).
-pub(crate) fn lease_millis(ttl: Ttl, delay: Duration) -> Result<u64, Failure> {
-    if delay > DELAY_MAX {
-        return Err(Failure::not_done(
-            Cause::Misconfigured,
-            format!("a lock delay of {delay:?} is too long; at most {DELAY_MAX:?} is allowed"),
+/// How long the server keeps a lease. Never 0: that would delete the lock (hazard R13).
+pub(crate) fn lease_millis(ttl: Ttl, delay: Duration) -> Result<u64, StoreError> {
+    if delay > MAX_LOCK_DELAY {
+        return Err(StoreError::not_done(
+            StoreErrorKind::Misconfigured,
+            format!("a lock delay of {delay:?} is too long; at most {MAX_LOCK_DELAY:?} is allowed"),
         ));
     }
     let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
     Ok(ttl.as_millis().saturating_add(delay))
 }
 
-fn read(value: &Value) -> Result<Answer, Failure> {
-    let nonsense = || error::nonsense("an acquire");
+fn parse_response(value: &Value) -> Result<AcquireResponse, StoreError> {
+    let nonsense = || error::unexpected_response("an acquire");
     match value {
-        Value::Int(0) => Ok(Answer::Void),
+        Value::Int(0) => Ok(AcquireResponse::Void),
+        // Fences travel as decimal text, because Lua counts in doubles (hazard R19).
         Value::BulkString(_) => {
-            let fence = text(value)
-                .and_then(|fence| fence.parse().ok())
-                .ok_or_else(nonsense)?;
-            Ok(Answer::Granted(Grant { fence, ttl: None }))
+            let fence = as_text(value).and_then(|fence| fence.parse().ok()).ok_or_else(nonsense)?;
+            Ok(AcquireResponse::Granted(Grant { fence, ttl: None }))
         }
         Value::Array(parts) => {
             let [value, Value::Int(left), Value::Int(queued)] = parts.as_slice() else {
                 return Err(nonsense());
             };
             let seen = match value {
-                Value::BulkString(bytes) => Seen::read(bytes),
-                _ => Seen::of_another_type(),
+                Value::BulkString(bytes) => LockValue::parse(bytes),
+                _ => LockValue::wrong_type(),
             };
-            Ok(Answer::Busy(Busy {
+            Ok(AcquireResponse::Busy(BusyLease {
                 holder: seen.holder,
                 class: seen.class,
                 fence: seen.fence,
-                remaining: remaining(*left),
+                remaining: pttl_to_remaining(*left),
                 queued: *queued == 1,
             }))
         }
@@ -170,7 +175,7 @@ mod tests {
         #[test]
         fn r13_leases_are_never_zero_and_never_overflow(
             ttl in 100_u64..=86_400_000,
-            // Half of them around the longest that is allowed.
+            // Half of the values are around the limit.
             secs in prop_oneof![0_u64..63_072_000, any::<u64>()],
             nanos in 0_u32..1_000_000_000,
         ) {
@@ -187,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_answers_are_unknown_not_grants() {
+    fn malformed_responses_are_unknown_not_grants() {
         for odd in [
             Value::Nil,
             Value::Okay,
@@ -195,7 +200,7 @@ mod tests {
             Value::Array(vec![Value::Int(1)]),
             Value::BulkString(b"1.79e+15".to_vec()),
         ] {
-            assert!(read(&odd).unwrap_err().unknown);
+            assert!(parse_response(&odd).unwrap_err().unknown);
         }
     }
 }

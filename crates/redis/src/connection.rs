@@ -1,19 +1,20 @@
-//! Connections: made when first needed, replaced when broken, never retried on behind the caller's back.
+//! Connections: opened on first use, replaced when broken, and never retried implicitly.
 //!
-//! The client library's reconnecting and retrying is not used: a command sent twice is a second command (hazard
-//! R6). A call that gets no answer in time is *unknown*, and the connection it went out on is not used for anything
-//! new: a black-holed TCP connection would swallow every later call too. Calls already under way on it finish there.
+//! The client library's reconnect and retry are not used: a command sent twice runs twice (hazard
+//! R6). A call without a response in time is *unknown*. Its connection takes no new calls, since a
+//! black-holed TCP connection would swallow those too. Calls already in flight on it finish there.
 //!
-//! `SO_LINGER` is 0: what we give up on is reset, and what has not left this machine yet never will. What the server's
-//! machine has received may still be executed (hazard R3), so unknown stays unknown.
+//! `SO_LINGER` is 0: an abandoned connection is reset, and bytes still in the send
+//! buffer are discarded. The server may still execute what its machine has received
+//! (hazard R3), so unknown stays unknown.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::clock::{Clock, Moment, until};
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::clock::{Clock, Moment, run_until};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::io::tcp::{TcpSettings, socket2};
 use redis::{
@@ -23,128 +24,121 @@ use redis::{
 
 use crate::error;
 use crate::options::RedisOptions;
-use crate::slot::SLOTS;
+use crate::slot::SLOT_COUNT;
 
-/// A peer that vanished without a word is noticed after about three of these, even on an idle connection.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+/// A dead peer is noticed after about three of these, even on an idle connection.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The time one call may take, on the caller's clock.
-pub(crate) struct Limit<'a> {
+/// The deadline of one call, on the caller's clock.
+pub(crate) struct CallDeadline<'a> {
     clock: &'a dyn Clock,
     start: Moment,
     end: Moment,
 }
 
-impl<'a> Limit<'a> {
+impl<'a> CallDeadline<'a> {
     pub(crate) fn new(clock: &'a dyn Clock, within: Duration) -> Self {
         let start = clock.now();
-        Self {
-            clock,
-            start,
-            end: start + within,
-        }
+        Self { clock, start, end: start + within }
     }
 
-    /// The moment now, on the caller's clock.
+    /// The current time on the caller's clock.
     pub(crate) fn now(&self) -> Moment {
         self.clock.now()
     }
 
-    /// What is left of it.
-    pub(crate) fn left(&self) -> Duration {
+    /// Time until the deadline.
+    pub(crate) fn remaining(&self) -> Duration {
         self.end.since(self.clock.now())
     }
 
-    /// The same start, half the time that is left: leaves the other half to act on what did not come.
-    pub(crate) fn half(&self) -> Self {
-        Self {
-            clock: self.clock,
-            start: self.start,
-            end: self.clock.now() + self.left() / 2,
-        }
+    /// A deadline after half of the remaining time; the other half is left for a fallback.
+    pub(crate) fn half_remaining(&self) -> Self {
+        Self { clock: self.clock, start: self.start, end: self.clock.now() + self.remaining() / 2 }
     }
 
     pub(crate) async fn run<F: Future>(&self, work: F) -> Option<F::Output> {
-        until(self.clock, self.end, work).await
+        run_until(self.clock, self.end, work).await
     }
 
-    /// Nine tenths have passed: a caller who stops now has not changed its mind, it has run out of time.
-    fn nearly_over(&self) -> bool {
+    /// Whether nine tenths of the time have passed. A caller that drops its call now has timed out,
+    /// rather than changed its mind.
+    fn is_nearly_over(&self) -> bool {
         let whole = self.end.since(self.start);
         self.clock.now().since(self.start) >= whole - whole / 10
     }
 }
 
-/// One live connection.
-pub(crate) struct Wire {
+/// One open connection.
+pub(crate) struct Connection {
     connection: MultiplexedConnection,
-    /// Set by the library's driver when the peer closed, so that no call is sent into the void.
+    /// Set by the library's driver when the peer closes, so that no call is
+    /// sent on a dead connection.
     dead: Arc<AtomicBool>,
-    /// One bit per slot: its fence counter was compared with the server's clock on this connection.
-    checked: Vec<AtomicU64>,
+    /// One bit per slot: whether its fence counter was compared with the
+    /// server's clock on this connection.
+    fence_checked: Vec<AtomicU64>,
 }
 
-impl Wire {
-    pub(crate) fn checked(&self, slot: u16) -> bool {
-        self.word(slot)
-            .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+impl Connection {
+    pub(crate) fn is_fence_checked(&self, slot: u16) -> bool {
+        self.fence_checked_bit(slot).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    pub(crate) fn mark_checked(&self, slot: u16) {
-        if let Some((word, bit)) = self.word(slot) {
+    pub(crate) fn mark_fence_checked(&self, slot: u16) {
+        if let Some((word, bit)) = self.fence_checked_bit(slot) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    fn word(&self, slot: u16) -> Option<(&AtomicU64, u64)> {
-        let word = self.checked.get(usize::from(slot / 64))?;
+    fn fence_checked_bit(&self, slot: u16) -> Option<(&AtomicU64, u64)> {
+        let word = self.fence_checked.get(usize::from(slot / 64))?;
         Some((word, 1 << (slot % 64)))
     }
 }
 
-/// Makes connections.
 #[derive(Debug)]
-pub(crate) struct Dialer {
+pub(crate) struct Connector {
     pub(crate) options: RedisOptions,
 }
 
-impl Dialer {
-    /// Connects, authenticates, names itself and refuses replicas.
-    pub(crate) async fn dial(
+impl Connector {
+    /// Connects, authenticates, sets the client name and refuses replicas.
+    pub(crate) async fn connect_to_primary(
         &self,
         purpose: &str,
         push: impl AsyncPushSender,
-    ) -> Result<MultiplexedConnection, Failure> {
+    ) -> Result<MultiplexedConnection, StoreError> {
         let place = self.options.describe();
-        let mut connection = self.connect(push).await?;
+        let mut connection = self.connect_any_role(push).await?;
         let mut hello = Pipeline::new();
-        hello
-            .cmd("CLIENT")
-            .arg("SETNAME")
-            .arg(format!("leasehold-{purpose}"));
+        hello.cmd("CLIENT").arg("SETNAME").arg(format!("leasehold-{purpose}"));
         hello.cmd("INFO").arg("replication");
         let answers = connection
             .send_packed_commands(&hello, 0, 2)
             .await
             .map_err(|err| error::from_connect(err, &place))?;
-        // Neither is essential, so a user without these rights may go on; what matters comes with each call.
-        let role = answers
-            .into_iter()
-            .nth(1)
-            .and_then(|answer| text(&answer).map(str::to_owned));
+        // Neither reply is essential, so a user without these rights continues. Each call
+        // reports its own missing rights.
+        let role = answers.into_iter().nth(1).and_then(|answer| as_text(&answer).map(str::to_owned));
         if role.is_some_and(|info| info.contains("role:slave")) {
-            // A replica answers reads with the past (hazard R20): not even *busy* could be believed.
-            return Err(Failure::not_done(
-                Cause::ReadOnly,
+            // A replica returns stale data (hazard R20): not even *busy* could be trusted.
+            return Err(StoreError::not_done(
+                StoreErrorKind::ReadOnly,
                 format!("{place} is a replica; connect to the primary"),
             ));
         }
         Ok(connection)
     }
 
-    /// Connects and authenticates, whatever the server is.
-    pub(crate) async fn connect(&self, push: impl AsyncPushSender) -> Result<MultiplexedConnection, Failure> {
+    /// Connects and authenticates, whatever the server's role.
+    pub(crate) async fn connect_any_role(
+        &self,
+        push: impl AsyncPushSender,
+    ) -> Result<MultiplexedConnection, StoreError> {
         let config = AsyncConnectionConfig::new()
+            // No timeouts of the library: `CallDeadline` covers connecting and
+            // responses on the injected clock.
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_push_sender(push);
@@ -154,11 +148,12 @@ impl Dialer {
             .map_err(|err| error::from_connect(err, &self.options.describe()))
     }
 
-    fn client(&self) -> Result<Client, Failure> {
+    fn client(&self) -> Result<Client, StoreError> {
         let options = &self.options;
         let mut server = RedisConnectionInfo::default()
             .set_db(options.db)
-            // RESP3 tells us that a connection has died without our having to send something into it.
+            // RESP3 reports a closed connection by a push message, so a dead
+            // one is noticed without sending.
             .set_protocol(ProtocolVersion::RESP3)
             .set_skip_set_lib_name();
         if let Some(user) = &options.user {
@@ -169,87 +164,79 @@ impl Dialer {
         }
         let (host, port) = (options.host.clone(), options.port);
         let address = if options.tls {
-            ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: false,
-                tls_params: None,
-            }
+            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
         } else {
             ConnectionAddr::Tcp(host, port)
         };
-        let keepalive = socket2::TcpKeepalive::new()
-            .with_time(KEEPALIVE)
-            .with_interval(KEEPALIVE);
-        // Nagle's algorithm stays on: hundreds of tasks share a connection, and it gathers their small commands while
-        // an answer is on its way. A command on a silent connection goes out at once.
-        let tcp = TcpSettings::default()
-            .set_linger_time(Duration::ZERO)
-            .set_keepalive(keepalive);
+        let keepalive =
+            socket2::TcpKeepalive::new().with_time(KEEPALIVE_INTERVAL).with_interval(KEEPALIVE_INTERVAL);
+        // Nagle's algorithm stays on: hundreds of tasks share a connection, and it
+        // gathers their small commands while a response is on its way. A command on an
+        // idle connection is sent at once.
+        let tcp = TcpSettings::default().set_linger_time(Duration::ZERO).set_keepalive(keepalive);
         let place = options.describe();
         let refuse = |err| error::from_connect(err, &place);
-        let info = address
-            .into_connection_info()
-            .map_err(refuse)?
-            .set_tcp_settings(tcp)
-            .set_redis_settings(server);
+        let info =
+            address.into_connection_info().map_err(refuse)?.set_tcp_settings(tcp).set_redis_settings(server);
         if options.tls {
-            // Only if the program has not chosen a provider itself.
+            // Fails if the program has already chosen a provider, which is fine.
             let _ = rustls::crypto::ring::default_provider().install_default();
-            let root_cert = options.authorities()?;
-            let trust = TlsCertificates {
-                client_tls: None,
-                root_cert,
-            };
+            let root_cert = options.ca_certificates()?;
+            let trust = TlsCertificates { client_tls: None, root_cert };
             return Client::build_with_tls(info, trust).map_err(refuse);
         }
         Client::open(info).map_err(refuse)
     }
 }
 
-/// A place for one connection, for one purpose.
-pub(crate) struct Line {
-    dialer: Arc<Dialer>,
+/// A slot for one connection with one purpose. Reconnects on demand.
+pub(crate) struct ConnectionSlot {
+    connector: Arc<Connector>,
     purpose: &'static str,
-    current: Mutex<Option<Arc<Wire>>>,
-    /// Held while connecting, so that a crowd of callers makes one connection.
-    dialing: tokio::sync::Mutex<()>,
+    current: Mutex<Option<Arc<Connection>>>,
+    /// Held while connecting, so that concurrent callers open one connection.
+    connecting: tokio::sync::Mutex<()>,
 }
 
-impl Line {
-    pub(crate) fn new(dialer: &Arc<Dialer>, purpose: &'static str) -> Self {
+impl ConnectionSlot {
+    pub(crate) fn new(dialer: &Arc<Connector>, purpose: &'static str) -> Self {
         Self {
-            dialer: Arc::clone(dialer),
+            connector: Arc::clone(dialer),
             purpose,
             current: Mutex::new(None),
-            dialing: tokio::sync::Mutex::new(()),
+            connecting: tokio::sync::Mutex::new(()),
         }
     }
 
-    /// The connection, made now if there is none. Nothing was asked yet, so every failure is definite.
-    pub(crate) async fn wire(&self, limit: &Limit<'_>) -> Result<Arc<Wire>, Failure> {
-        if let Some(wire) = self.live() {
+    /// The connection, opened now if there is none. No command has been sent
+    /// yet, so every error is definite.
+    pub(crate) async fn get_or_connect(
+        &self,
+        limit: &CallDeadline<'_>,
+    ) -> Result<Arc<Connection>, StoreError> {
+        if let Some(wire) = self.live_connection() {
             return Ok(wire);
         }
         let dialled = limit.run(async {
-            let _turn = self.dialing.lock().await;
-            match self.live() {
+            let _turn = self.connecting.lock().await;
+            match self.live_connection() {
+                // Another caller connected while this one waited for its turn.
                 Some(wire) => Ok(wire),
-                None => self.dial().await,
+                None => self.connect().await,
             }
         });
         dialled.await.unwrap_or_else(|| {
-            Err(Failure::not_done(
-                Cause::Unreachable,
+            Err(StoreError::not_done(
+                StoreErrorKind::Unreachable,
                 format!(
                     "no connection to {} in the time given; is it running, and is the way open?",
-                    self.dialer.options.describe()
+                    self.connector.options.describe()
                 ),
             ))
         })
     }
 
-    async fn dial(&self) -> Result<Arc<Wire>, Failure> {
+    async fn connect(&self) -> Result<Arc<Connection>, StoreError> {
         let dead = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&dead);
         let watch = move |info: PushInfo| {
@@ -258,63 +245,63 @@ impl Line {
             }
             Ok::<(), redis::aio::SendError>(())
         };
-        let connection = self.dialer.dial(self.purpose, watch).await?;
-        let words = usize::from(SLOTS / 64);
-        let wire = Arc::new(Wire {
+        let connection = self.connector.connect_to_primary(self.purpose, watch).await?;
+        let words = usize::from(SLOT_COUNT / 64);
+        let wire = Arc::new(Connection {
             connection,
             dead,
-            checked: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            fence_checked: (0..words).map(|_| AtomicU64::new(0)).collect(),
         });
-        *self.slot() = Some(Arc::clone(&wire));
+        *self.lock_current() = Some(Arc::clone(&wire));
         Ok(wire)
     }
 
-    /// Sends one command and waits for its answer, which may be a server error.
-    pub(crate) async fn send(&self, wire: &Wire, cmd: &Cmd, limit: &Limit<'_>) -> Result<Value, Failure> {
+    /// Sends one command and waits for its response, which may be a server error.
+    pub(crate) async fn send(
+        &self,
+        wire: &Connection,
+        cmd: &Cmd,
+        limit: &CallDeadline<'_>,
+    ) -> Result<Value, StoreError> {
         let mut connection = wire.connection.clone();
-        let answer = self
-            .flight(wire, limit, connection.send_packed_command(cmd))
-            .await?;
-        if demoted(&answer) {
+        let answer = self.await_response(wire, limit, connection.send_packed_command(cmd)).await?;
+        if is_demoted(&answer) {
             self.abandon(wire);
         }
         Ok(answer)
     }
 
-    /// Sends many commands at once and waits for all their answers.
+    /// Sends a pipeline of commands and waits for all responses.
     pub(crate) async fn send_batch(
         &self,
-        wire: &Wire,
+        wire: &Connection,
         pipe: &Pipeline,
-        limit: &Limit<'_>,
-    ) -> Result<Vec<Value>, Failure> {
+        limit: &CallDeadline<'_>,
+    ) -> Result<Vec<Value>, StoreError> {
         let mut connection = wire.connection.clone();
         let sending = connection.send_packed_commands(pipe, 0, pipe.len());
-        let answers = self.flight(wire, limit, sending).await?;
-        if answers.iter().any(demoted) {
+        let answers = self.await_response(wire, limit, sending).await?;
+        if answers.iter().any(is_demoted) {
             self.abandon(wire);
         }
+        // Responses can no longer be matched to their commands.
         if answers.len() != pipe.len() {
             self.abandon(wire);
-            return Err(error::nonsense("a batch"));
+            return Err(error::unexpected_response("a batch"));
         }
         Ok(answers)
     }
 
-    async fn flight<T>(
+    async fn await_response<T>(
         &self,
-        wire: &Wire,
-        limit: &Limit<'_>,
+        wire: &Connection,
+        limit: &CallDeadline<'_>,
         sending: impl Future<Output = redis::RedisResult<T>>,
-    ) -> Result<T, Failure> {
-        let mut flight = Flight {
-            line: self,
-            wire,
-            limit,
-            landed: false,
-        };
+    ) -> Result<T, StoreError> {
+        let mut flight = CallInFlight { slot: self, connection: wire, deadline: limit, finished: false };
         let answer = limit.run(sending).await;
-        flight.landed = true;
+        // From here on the outcome is known, so dropping the guard must not abandon the connection.
+        flight.finished = true;
         match answer {
             Some(Ok(value)) => Ok(value),
             Some(Err(err)) => {
@@ -323,69 +310,67 @@ impl Line {
             }
             None => {
                 self.abandon(wire);
-                Err(Failure::unknown(
-                    Cause::TimedOut,
-                    format!(
-                        "no answer from {} in the time given",
-                        self.dialer.options.describe()
-                    ),
+                Err(StoreError::unknown(
+                    StoreErrorKind::TimedOut,
+                    format!("no answer from {} in the time given", self.connector.options.describe()),
                 ))
             }
         }
     }
 
-    /// Nothing new goes out on this connection; it is closed when the last call on it has ended.
-    fn abandon(&self, wire: &Wire) {
+    /// Takes the connection out of use. It closes when the last call on it has ended.
+    fn abandon(&self, wire: &Connection) {
         wire.dead.store(true, Ordering::Release);
-        drop(self.live());
+        drop(self.live_connection());
     }
 
-    fn live(&self) -> Option<Arc<Wire>> {
-        let mut slot = self.slot();
+    fn live_connection(&self) -> Option<Arc<Connection>> {
+        let mut slot = self.lock_current();
         // Dropping the last handle of a dead connection closes its socket.
         slot.take_if(|wire| wire.dead.load(Ordering::Acquire));
         slot.as_ref().map(Arc::clone)
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Wire>>> {
+    fn lock_current(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for ConnectionSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line")
             .field("purpose", &self.purpose)
-            .field("connected", &self.live().is_some())
+            .field("connected", &self.live_connection().is_some())
             .finish_non_exhaustive()
     }
 }
 
-/// A call under way. Callers enforce the time limit themselves too, by dropping the call; that must abandon the
-/// connection just as our own timer does, or a black hole would be used for ever.
-struct Flight<'a, 'b> {
-    line: &'a Line,
-    wire: &'a Wire,
-    limit: &'a Limit<'b>,
-    landed: bool,
+/// A call in flight. Callers may also enforce the time limit by dropping the call. That must
+/// abandon the connection as the deadline does, or a black-holed connection would stay in use.
+struct CallInFlight<'a, 'b> {
+    slot: &'a ConnectionSlot,
+    connection: &'a Connection,
+    deadline: &'a CallDeadline<'b>,
+    finished: bool,
 }
 
-impl Drop for Flight<'_, '_> {
+impl Drop for CallInFlight<'_, '_> {
     fn drop(&mut self) {
-        if !self.landed && self.limit.nearly_over() {
-            self.line.abandon(self.wire);
+        if !self.finished && self.deadline.is_nearly_over() {
+            self.slot.abandon(self.connection);
         }
     }
 }
 
-/// The server became a replica under us. A new connection may lead to the new primary; and if this one becomes it
-/// again, its fence counters must be checked anew.
-fn demoted(answer: &Value) -> bool {
+/// Whether the server has become a replica. A new connection may reach the new primary.
+/// If this server becomes primary again, its fence counters must be checked again,
+/// which a new connection does.
+fn is_demoted(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(err) if err.code() == "READONLY")
 }
 
-/// A text answer, whichever way the protocol carries it.
-pub(crate) fn text(value: &Value) -> Option<&str> {
+/// The text of a reply, in any of the protocol's string types.
+pub(crate) fn as_text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),

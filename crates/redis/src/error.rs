@@ -1,245 +1,214 @@
-//! What each of the server's errors means: a closed table.
+//! Maps each server error to a store error, by a closed table.
 //!
-//! An error in the table says *definitely not done*. Whatever is not in it may have taken effect (hazard R12): a
-//! proxy's error, a newer server's, an error raised in the middle of a script.
+//! An error in the table means *definitely not done*. Any other error may have taken effect (hazard
+//! R12): it may come from a proxy, a newer server, or the middle of a script.
 
 use redis::{ErrorKind, RedisError, ServerError};
 
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 
-/// Codes that a server answers instead of executing anything, what they mean, and what helps.
-///
-/// Those that a script's first write can raise (`READONLY`, `OOM`, `MISCONF`, `NOREPLICAS`) are never raised after
-/// it: once a script has written, Redis lets it finish.
-const NOT_DONE: &[(&str, Cause, &str)] = &[
-    (
-        "READONLY",
-        Cause::ReadOnly,
-        "this server is a replica; connect to the primary",
-    ),
+/// Codes that a server returns instead of executing anything, with their kind and advice.
+// A script's first write can raise `READONLY`, `OOM`, `MISCONF` and `NOREPLICAS`. Later ones
+// cannot: once a script has written, Redis lets it finish.
+const NOT_DONE_CODES: &[(&str, StoreErrorKind, &str)] = &[
+    ("READONLY", StoreErrorKind::ReadOnly, "this server is a replica; connect to the primary"),
     (
         "MASTERDOWN",
-        Cause::ReadOnly,
+        StoreErrorKind::ReadOnly,
         "this server is a replica without its primary; connect to the primary",
     ),
-    (
-        "LOADING",
-        Cause::Overloaded,
-        "the server is loading its data; wait until it has finished",
-    ),
+    ("LOADING", StoreErrorKind::Overloaded, "the server is loading its data; wait until it has finished"),
     (
         "CLUSTERDOWN",
-        Cause::Overloaded,
+        StoreErrorKind::Overloaded,
         "the cluster does not serve this slot now; look at CLUSTER INFO",
     ),
-    (
-        "TRYAGAIN",
-        Cause::Overloaded,
-        "the slot is being moved; ask again",
-    ),
-    (
-        "BUSY",
-        Cause::Overloaded,
-        "the server is busy with a script; end it with SCRIPT KILL",
-    ),
+    ("TRYAGAIN", StoreErrorKind::Overloaded, "the slot is being moved; retry"),
+    ("BUSY", StoreErrorKind::Overloaded, "the server is busy with a script; end it with SCRIPT KILL"),
     (
         "NOREPLICAS",
-        Cause::Overloaded,
-        "too few replicas are connected for min-replicas-to-write; mend replication",
+        StoreErrorKind::Overloaded,
+        "too few replicas are connected for min-replicas-to-write; fix replication",
     ),
     (
         "MISCONF",
-        Cause::Overloaded,
+        StoreErrorKind::Overloaded,
         "the server cannot write to its disk and so accepts no writes; free space on it",
     ),
     (
         "OOM",
-        Cause::Overloaded,
+        StoreErrorKind::Overloaded,
         "the server is out of memory; raise maxmemory or move other data away",
     ),
     (
         "NOSCRIPT",
-        Cause::Overloaded,
+        StoreErrorKind::Overloaded,
         "the server forgot a script as soon as it had it; see who runs SCRIPT FLUSH",
     ),
-    (
-        "NOAUTH",
-        Cause::Denied,
-        "the server wants a password; name its file with password_file=",
-    ),
-    (
-        "WRONGPASS",
-        Cause::Denied,
-        "user or password are wrong; check user= and the password file",
-    ),
+    ("NOAUTH", StoreErrorKind::Denied, "the server wants a password; name its file with password_file="),
+    ("WRONGPASS", StoreErrorKind::Denied, "user or password are wrong; check user= and the password file"),
     (
         "NOPERM",
-        Cause::Denied,
+        StoreErrorKind::Denied,
         "the user's rights do not suffice; give it the ACL line of the documentation",
     ),
     (
         "DENIED",
-        Cause::Denied,
+        StoreErrorKind::Denied,
         "the server is in protected mode; set a password or bind address there",
     ),
     (
         "EXECABORT",
-        Cause::Misconfigured,
+        StoreErrorKind::Misconfigured,
         "a transaction was refused; something between us rewrites commands",
     ),
     (
         "MOVED",
-        Cause::Misconfigured,
+        StoreErrorKind::Misconfigured,
         "this is a node of a Redis Cluster, and the key lives on another node",
     ),
     (
         "ASK",
-        Cause::Misconfigured,
+        StoreErrorKind::Misconfigured,
         "this is a node of a Redis Cluster, and the key is moving to another node",
     ),
     (
         "CROSSSLOT",
-        Cause::Misconfigured,
+        StoreErrorKind::Misconfigured,
         "this is a node of a Redis Cluster that found keys in two slots",
     ),
-    // Our own scripts answer these before they write.
+    // Returned by our own scripts, before they write.
     (
         "LHFULL",
-        Cause::Corrupt,
+        StoreErrorKind::Corrupt,
         "no higher fence fits; a floor far beyond the clock was once brought in",
     ),
-    (
-        "LHCOUNTER",
-        Cause::Corrupt,
-        "something else writes under the reserved prefix lh1:",
-    ),
+    ("LHCOUNTER", StoreErrorKind::Corrupt, "something else writes under the reserved prefix lh1:"),
 ];
 
-/// The same for errors with the general code `ERR`, by how their text begins.
-const NOT_DONE_ERR: &[(&str, Cause, &str)] = &[
+/// The same for errors with the general code `ERR`, by the start of their text.
+const NOT_DONE_MESSAGES: &[(&str, StoreErrorKind, &str)] = &[
     (
         "max number of clients reached",
-        Cause::Overloaded,
+        StoreErrorKind::Overloaded,
         "the server has no connection left; raise maxclients",
     ),
     (
         "unknown command",
-        Cause::Unsupported,
+        StoreErrorKind::Unsupported,
         "the server does not know or has renamed a command that is needed",
     ),
     (
         "DB index is out of range",
-        Cause::Misconfigured,
+        StoreErrorKind::Misconfigured,
         "the server has fewer databases than the URL's number",
     ),
 ];
 
-/// How Redis 7 and Valkey mark an error that was raised inside a script.
-const IN_SCRIPT: &str = " script: ";
+/// Text by which Redis 7 and Valkey mark an error raised inside a script.
+const SCRIPT_ERROR_MARK: &str = " script: ";
 
-/// The failure that a server's error means.
-pub(crate) fn from_server(err: &ServerError) -> Failure {
+/// Converts a server error.
+pub(crate) fn from_server(err: &ServerError) -> StoreError {
     classify(err.code(), err.details().unwrap_or_default())
 }
 
-fn classify(code: &str, detail: &str) -> Failure {
+fn classify(code: &str, detail: &str) -> StoreError {
     let said = redact(&format!("{code} {detail}"));
-    let inside = detail.contains(IN_SCRIPT);
-    let known = NOT_DONE
+    let inside = detail.contains(SCRIPT_ERROR_MARK);
+    let known = NOT_DONE_CODES
         .iter()
-        // Rights are checked call by call: a script may have written before it met a call it may not make.
+        // Rights are checked per command: a script may have written before it
+        // reached a forbidden one.
         .filter(|(known, ..)| !(inside && *known == "NOPERM"))
         .find(|(known, ..)| *known == code)
         .or_else(|| {
-            let general = || NOT_DONE_ERR.iter().find(|(start, ..)| detail.starts_with(start));
+            let general = || NOT_DONE_MESSAGES.iter().find(|(start, ..)| detail.starts_with(start));
             (code == "ERR" && !inside).then(general).flatten()
         });
     if let Some((_, cause, help)) = known {
-        return Failure::not_done(*cause, format!("Redis answered `{said}`: {help}"));
+        return StoreError::not_done(*cause, format!("Redis answered `{said}`: {help}"));
     }
     let cause = if detail.starts_with("The user executing the script") || code == "NOPERM" {
-        Cause::Denied
+        StoreErrorKind::Denied
     } else {
-        Cause::Corrupt
+        StoreErrorKind::Corrupt
     };
-    Failure::unknown(
-        cause,
-        format!("Redis answered `{said}`, which is not in the table of known errors"),
-    )
+    StoreError::unknown(cause, format!("Redis answered `{said}`, which is not in the table of known errors"))
 }
 
-/// The failure of a call whose bytes may have left: always unknown.
-pub(crate) fn from_transport(err: RedisError) -> Failure {
+/// Converts an error of a call that may have been sent: always unknown.
+pub(crate) fn from_transport(err: RedisError) -> StoreError {
     match err.kind() {
-        ErrorKind::Io => Failure::unknown(
-            Cause::Unreachable,
-            "the connection to Redis broke during the call",
-        )
-        .with_source(err),
-        ErrorKind::Parse => Failure::unknown(
-            Cause::Corrupt,
+        ErrorKind::Io => {
+            StoreError::unknown(StoreErrorKind::Unreachable, "the connection to Redis broke during the call")
+                .with_source(err)
+        }
+        ErrorKind::Parse => StoreError::unknown(
+            StoreErrorKind::Corrupt,
             "what came back is not the Redis protocol; check host and port",
         ),
-        _ => Failure::unknown(
-            Cause::Corrupt,
+        _ => StoreError::unknown(
+            StoreErrorKind::Corrupt,
             format!("the call to Redis failed: {}", err.category()),
         ),
     }
 }
 
-/// The failure of a connection that did not come about: nothing was asked, so nothing was done.
-pub(crate) fn from_connect(err: RedisError, place: &str) -> Failure {
+/// Converts an error while connecting: no command was sent, so nothing was done.
+pub(crate) fn from_connect(err: RedisError, place: &str) -> StoreError {
     if let Ok(server) = ServerError::try_from(err.clone()) {
         let failure = from_server(&server);
-        return Failure::not_done(failure.cause, failure.message().to_owned());
+        return StoreError::not_done(failure.kind, failure.message().to_owned());
     }
     let text = redact(&err.to_string());
     match err.kind() {
-        ErrorKind::AuthenticationFailed => Failure::not_done(
-            Cause::Denied,
+        ErrorKind::AuthenticationFailed => StoreError::not_done(
+            StoreErrorKind::Denied,
             format!("{place} refused user or password; check user= and the password file"),
         ),
-        ErrorKind::RESP3NotSupported => Failure::not_done(
-            Cause::Unsupported,
+        ErrorKind::RESP3NotSupported => StoreError::not_done(
+            StoreErrorKind::Unsupported,
             format!("{place} is older than Redis 6, which is the oldest that serves"),
         ),
         ErrorKind::InvalidClientConfig => {
-            Failure::not_done(Cause::Misconfigured, format!("cannot connect to {place}: {text}"))
+            StoreError::not_done(StoreErrorKind::Misconfigured, format!("cannot connect to {place}: {text}"))
         }
-        _ if text.contains("certificate") => Failure::not_done(
-            Cause::Misconfigured,
+        _ if text.contains("certificate") => StoreError::not_done(
+            StoreErrorKind::Misconfigured,
             format!("{place} has a certificate that is not trusted ({text}); name its CA with ca_file="),
         ),
-        _ => Failure::not_done(
-            Cause::Unreachable,
+        _ => StoreError::not_done(
+            StoreErrorKind::Unreachable,
             format!("no connection to {place} ({text}); is it running, and is the way open?"),
         ),
     }
 }
 
-/// The same failure for another item of a batch.
-pub(crate) fn again(failure: &Failure) -> Failure {
+/// Copies an error for one more item of a batch.
+pub(crate) fn repeat_error(failure: &StoreError) -> StoreError {
     if failure.unknown {
-        Failure::unknown(failure.cause, failure.message())
+        StoreError::unknown(failure.kind, failure.message())
     } else {
-        Failure::not_done(failure.cause, failure.message())
+        StoreError::not_done(failure.kind, failure.message())
     }
 }
 
-/// For questions that change nothing: whatever went wrong, nothing was done.
-pub(crate) fn read_only(failure: Failure) -> Failure {
-    Failure::not_done(failure.cause, failure.message())
+/// For requests that change nothing: any error means that nothing was done.
+pub(crate) fn into_not_done(failure: StoreError) -> StoreError {
+    StoreError::not_done(failure.kind, failure.message())
 }
 
-/// An answer that no script of ours gives.
-pub(crate) fn nonsense(verb: &str) -> Failure {
-    Failure::unknown(
-        Cause::Corrupt,
+/// The error for a response that none of our scripts gives.
+pub(crate) fn unexpected_response(verb: &str) -> StoreError {
+    StoreError::unknown(
+        StoreErrorKind::Corrupt,
         format!("Redis answered {verb} in a form that its script does not give; does a proxy stand between?"),
     )
 }
 
-/// Error texts may repeat arguments, and arguments contain tokens: cut those off and hide long hex numbers.
+/// Removes secrets: error texts may repeat arguments, which contain tokens. Cuts arguments
+/// off and hides long hex numbers.
 fn redact(text: &str) -> String {
     let text = text.split(", with args").next().unwrap_or_default();
     let mut out = String::new();
@@ -252,6 +221,7 @@ fn redact(text: &str) -> String {
             out.push_str(part);
         }
     }
+    // Logs and messages stay readable even if a proxy returns a whole page as its error.
     out.chars().take(200).collect::<String>().trim_end().to_owned()
 }
 
@@ -263,13 +233,13 @@ mod tests {
 
     #[test]
     fn r12_the_whole_table() {
-        for (code, cause, _) in NOT_DONE {
+        for (code, cause, _) in NOT_DONE_CODES {
             let failure = classify(code, "some detail");
-            assert_eq!((failure.cause, failure.unknown), (*cause, false), "{code}");
+            assert_eq!((failure.kind, failure.unknown), (*cause, false), "{code}");
         }
-        for (text, cause, _) in NOT_DONE_ERR {
+        for (text, cause, _) in NOT_DONE_MESSAGES {
             let failure = classify("ERR", text);
-            assert_eq!((failure.cause, failure.unknown), (*cause, false), "{text}");
+            assert_eq!((failure.kind, failure.unknown), (*cause, false), "{text}");
         }
     }
 
@@ -305,22 +275,13 @@ mod tests {
                 "ERR",
                 "The user executing the script can't run this command or subcommand script: 47ac, on @user_script:1.",
             ),
-            (
-                "ERR",
-                "unknown command called from Lua script: 47ac, on @user_script:1.",
-            ),
-            (
-                "NOPERM",
-                "this user has no permissions script: 47ac, on @user_script:1.",
-            ),
-            (
-                "WRONGTYPE",
-                "Operation against a key holding the wrong kind of value script: 47ac",
-            ),
+            ("ERR", "unknown command called from Lua script: 47ac, on @user_script:1."),
+            ("NOPERM", "this user has no permissions script: 47ac, on @user_script:1."),
+            ("WRONGTYPE", "Operation against a key holding the wrong kind of value script: 47ac"),
         ] {
             assert!(classify(code, detail).unknown, "{code} {detail}");
         }
-        // These are raised by the first write only.
+        // Only the first write can raise these.
         assert!(!classify("OOM", "command not allowed script: 47ac, on @user_script:1.").unknown);
         assert!(!classify("READONLY", "You can't write script: 47ac, on @user_script:1.").unknown);
     }
@@ -340,8 +301,8 @@ mod tests {
     proptest! {
         #[test]
         fn r12_anything_else_is_unknown(code in "[A-Z]{1,12}", detail in ".{0,60}") {
-            let listed = NOT_DONE.iter().any(|(known, ..)| *known == code)
-                || NOT_DONE_ERR.iter().any(|(start, ..)| detail.starts_with(start));
+            let listed = NOT_DONE_CODES.iter().any(|(known, ..)| *known == code)
+                || NOT_DONE_MESSAGES.iter().any(|(start, ..)| detail.starts_with(start));
             prop_assume!(!listed);
             prop_assert!(classify(&code, &detail).unknown);
         }

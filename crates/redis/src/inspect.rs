@@ -1,87 +1,83 @@
-//! Looking: one lock, or all whose names begin alike.
+//! Reads one lock, or all locks under a prefix.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::store::{Cause, Failure, Lease, Listing};
-use leasehold_core::word::Name;
+use leasehold_core::store::{Lease, LeaseList, StoreError, StoreErrorKind};
+use leasehold_core::types::Name;
 use redis::Value;
 
-use crate::connection::{Limit, text};
+use crate::backend::Context;
+use crate::connection::{CallDeadline, as_text};
 use crate::error;
-use crate::script::{Call, run_all};
-use crate::store::Shared;
-use crate::value::{Seen, remaining};
+use crate::script::{ScriptCall, run_batch};
+use crate::value::{LockValue, pttl_to_remaining};
 
-/// How many keys one `SCAN` step looks at.
+/// `COUNT` of one `SCAN` step: the number of keys it checks.
 const SCAN_COUNT: u32 = 1000;
-/// How many steps a listing takes at most: it ends even if the keyspace grows faster than it is read.
-const SCAN_STEPS: u32 = 20_000;
-/// How many locks are looked at in one batch.
-const CHUNK: usize = 128;
+/// Limit of `SCAN` steps, so that a listing ends even if the keyspace grows faster than it is read.
+const MAX_SCAN_STEPS: u32 = 20_000;
+/// Number of locks inspected in one batch.
+const INSPECT_BATCH_SIZE: usize = 128;
 
-pub(crate) async fn inspect(store: &Shared, name: &Name, within: Duration) -> Result<Option<Lease>, Failure> {
-    let limit = Limit::new(store.clock(), within);
-    let keys = store.keys().of(name);
-    let call = Call::inspect(vec![&keys.lock, &keys.queue]);
+pub(crate) async fn inspect(
+    store: &Context,
+    name: &Name,
+    within: Duration,
+) -> Result<Option<Lease>, StoreError> {
+    let limit = CallDeadline::new(store.clock(), within);
+    let keys = store.keys().lock_keys(name);
+    let call = ScriptCall::inspect(vec![&keys.lock, &keys.queue]);
     let look = async {
-        let wire = store.asking.wire(&limit).await?;
-        call.run(&store.asking, &wire, &limit).await
+        let wire = store.request_slot.get_or_connect(&limit).await?;
+        call.run(&store.request_slot, &wire, &limit).await
     };
-    read(name, &look.await.map_err(error::read_only)?)
+    parse_response(name, &look.await.map_err(error::into_not_done)?)
 }
 
 pub(crate) async fn list(
-    store: &Shared,
+    store: &Context,
     prefix: &str,
     limit: usize,
     within: Duration,
-) -> Result<Listing, Failure> {
-    let time = Limit::new(store.clock(), within);
-    let (found, truncated) = scan(store, prefix, limit, &time)
-        .await
-        .map_err(error::read_only)?;
-    let keys: Vec<_> = found.keys().map(|name| (name, store.keys().of(name))).collect();
+) -> Result<LeaseList, StoreError> {
+    let time = CallDeadline::new(store.clock(), within);
+    let (found, truncated) = scan(store, prefix, limit, &time).await.map_err(error::into_not_done)?;
+    let keys: Vec<_> = found.keys().map(|name| (name, store.keys().lock_keys(name))).collect();
     let mut leases = Vec::with_capacity(keys.len());
-    for chunk in keys.chunks(CHUNK) {
-        let calls: Vec<_> = chunk
-            .iter()
-            .map(|(_, keys)| Call::inspect(vec![&keys.lock, &keys.queue]))
-            .collect();
-        let wire = store.asking.wire(&time).await?;
-        let answers = run_all(&calls, &store.asking, &wire, &time)
-            .await
-            .map_err(error::read_only)?;
+    for chunk in keys.chunks(INSPECT_BATCH_SIZE) {
+        let calls: Vec<_> =
+            chunk.iter().map(|(_, keys)| ScriptCall::inspect(vec![&keys.lock, &keys.queue])).collect();
+        let wire = store.request_slot.get_or_connect(&time).await?;
+        let answers =
+            run_batch(&calls, &store.request_slot, &wire, &time).await.map_err(error::into_not_done)?;
         for ((name, _), answer) in chunk.iter().zip(answers) {
-            // A lock that ended since the scan is not live any more, and so not listed.
-            leases.extend(read(name, &answer.map_err(error::read_only)?)?);
+            // A lock that ended since the scan is no longer live, so it is not listed.
+            leases.extend(parse_response(name, &answer.map_err(error::into_not_done)?)?);
         }
     }
-    Ok(Listing { leases, truncated })
+    Ok(LeaseList { leases, truncated })
 }
 
-/// The first `limit` names in order, and whether there were more. Keeps no more than that in memory.
+/// The first `limit` names in order, and whether there were more. Memory is bounded by `limit`.
 async fn scan(
-    store: &Shared,
+    store: &Context,
     prefix: &str,
     limit: usize,
-    time: &Limit<'_>,
-) -> Result<(BTreeMap<Name, ()>, bool), Failure> {
+    time: &CallDeadline<'_>,
+) -> Result<(BTreeMap<Name, ()>, bool), StoreError> {
     let (mut names, mut truncated) = (BTreeMap::new(), false);
     for pattern in store.keys().patterns(prefix) {
         let (mut cursor, mut steps) = ("0".to_owned(), 0);
         loop {
             let mut command = redis::cmd("SCAN");
-            command
-                .arg(&cursor)
-                .arg("MATCH")
-                .arg(&pattern)
-                .arg("COUNT")
-                .arg(SCAN_COUNT);
-            let wire = store.asking.wire(time).await?;
-            let (next, keys) = step(store.asking.send(&wire, &command, time).await?)?;
+            command.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
+            let wire = store.request_slot.get_or_connect(time).await?;
+            let (next, keys) = parse_scan_response(store.request_slot.send(&wire, &command, time).await?)?;
             for key in keys {
-                let name = text(&key).and_then(|key| store.keys().name(key));
+                // `MATCH` is only a coarse filter: a longer rule may own a key
+                // that the pattern matches.
+                let name = as_text(&key).and_then(|key| store.keys().name(key));
                 if let Some(name) = name.filter(|name| name.as_str().starts_with(prefix)) {
                     names.insert(name, ());
                     if names.len() > limit {
@@ -94,7 +90,7 @@ async fn scan(
             if next == "0" {
                 break;
             }
-            if steps >= SCAN_STEPS {
+            if steps >= MAX_SCAN_STEPS {
                 truncated = true;
                 break;
             }
@@ -104,22 +100,25 @@ async fn scan(
     Ok((names, truncated))
 }
 
-fn step(answer: Value) -> Result<(String, Vec<Value>), Failure> {
+fn parse_scan_response(answer: Value) -> Result<(String, Vec<Value>), StoreError> {
     match answer {
         Value::ServerError(err) => Err(error::from_server(&err)),
         Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
             Ok([cursor, Value::Array(keys)]) => {
-                let cursor = text(&cursor).ok_or_else(|| error::nonsense("SCAN"))?;
+                let cursor = as_text(&cursor).ok_or_else(|| error::unexpected_response("SCAN"))?;
                 Ok((cursor.to_owned(), keys))
             }
-            _ => Err(error::nonsense("SCAN")),
+            _ => Err(error::unexpected_response("SCAN")),
         },
-        _ => Err(error::nonsense("SCAN")),
+        _ => Err(error::unexpected_response("SCAN")),
     }
 }
 
-fn read(name: &Name, value: &Value) -> Result<Option<Lease>, Failure> {
-    let odd = || Failure::not_done(Cause::Corrupt, error::nonsense("an inspection").message());
+fn parse_response(name: &Name, value: &Value) -> Result<Option<Lease>, StoreError> {
+    // A read changes nothing, so even a malformed reply is a definite error.
+    let odd = || {
+        StoreError::not_done(StoreErrorKind::Corrupt, error::unexpected_response("an inspection").message())
+    };
     let Value::Array(parts) = value else {
         return Err(odd());
     };
@@ -130,15 +129,15 @@ fn read(name: &Name, value: &Value) -> Result<Option<Lease>, Failure> {
         return Ok(None);
     }
     let seen = match value {
-        Value::BulkString(bytes) => Seen::read(bytes),
-        _ => Seen::of_another_type(),
+        Value::BulkString(bytes) => LockValue::parse(bytes),
+        _ => LockValue::wrong_type(),
     };
     Ok(Some(Lease {
         name: name.clone(),
         holder: seen.holder,
         class: seen.class,
         fence: seen.fence,
-        remaining: remaining(*pttl),
+        remaining: pttl_to_remaining(*pttl),
         age: None,
         waiters: u64::try_from(*waiters).ok(),
     }))

@@ -1,114 +1,110 @@
-//! Which key a name has, and which name a key has.
+//! Maps names to keys and keys to names.
 //!
-//! A name's longest matching rule decides: its prefix is replaced by the rule's key prefix, the rest stays. The map
-//! is checked when it is built: no two names may have one key (hazard R17), and no name may reach the reserved
-//! prefix under which queues, tombstones and counters live.
+//! The rule with the longest matching name prefix wins: its key prefix replaces the name prefix.
+//! The map is checked when it is built. No two names may have the same key (hazard R17). No name
+//! may reach the reserved prefix of queues, tombstones and counters.
 
-use leasehold_core::word::{Name, Token};
+use leasehold_core::types::{Name, Token};
 
 use crate::slot;
 
-/// Everything of ours that is not a lock lives under this prefix. The number is the layout's version.
-pub const RESERVED: &str = "lh1:";
-/// What precedes a name's key unless the URL says otherwise.
+/// Prefix of all keys that are not locks. The number is the version of the layout.
+pub const RESERVED_PREFIX: &str = "lh1:";
+/// Key prefix of names that no rule matches, unless the URL sets another one.
 pub const DEFAULT_PREFIX: &str = "lock:";
-/// The longest key prefix, in bytes.
-const PREFIX_MAX: usize = 256;
+/// Limit of a key prefix, in bytes.
+const MAX_PREFIX_BYTES: usize = 256;
 
-/// The rules by which names become keys.
+/// The rules that map names to keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyMap {
-    /// Longest name prefix first; the last one's is empty and matches every name.
-    rules: Vec<Rule>,
+    /// Longest name prefix first. The last one is empty and matches every name.
+    rules: Vec<KeyRule>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rule {
-    names: String,
-    keys: String,
+struct KeyRule {
+    name_prefix: String,
+    key_prefix: String,
 }
 
 impl KeyMap {
-    /// `prefix` for every name, except those that start with one of the `rules`' name prefixes: they get that
-    /// rule's key prefix instead of their own.
+    /// Uses `prefix` for every name that no rule matches. A rule is a name prefix and the
+    /// key prefix that replaces it.
     ///
     /// # Errors
-    /// Says which two rules could give one key to two names, or which prefix cannot be used, and why.
+    /// Two rules could give one key to two names, or a prefix cannot be used.
+    /// The text says which and why.
     pub fn new(prefix: &str, rules: &[(String, String)]) -> Result<Self, String> {
-        let mut all = vec![Rule {
-            names: String::new(),
-            keys: prefix.to_owned(),
-        }];
+        let mut all = vec![KeyRule { name_prefix: String::new(), key_prefix: prefix.to_owned() }];
         for (names, keys) in rules {
             if names.is_empty() {
                 return Err(format!(
                     "the map to {keys:?} has no name prefix; use `prefix=` for the names no map matches"
                 ));
             }
-            if all.iter().any(|rule| rule.names == *names) {
+            if all.iter().any(|rule| rule.name_prefix == *names) {
                 return Err(format!("names starting with {names:?} are mapped twice"));
             }
-            all.push(Rule {
-                names: names.clone(),
-                keys: keys.clone(),
-            });
+            all.push(KeyRule { name_prefix: names.clone(), key_prefix: keys.clone() });
         }
         for rule in &all {
-            check_prefix(&rule.keys)?;
+            check_prefix(&rule.key_prefix)?;
         }
-        all.sort_by_key(|rule| std::cmp::Reverse(rule.names.len()));
+        all.sort_by_key(|rule| std::cmp::Reverse(rule.name_prefix.len()));
         check_injective(&all)?;
         Ok(Self { rules: all })
     }
 
-    /// The lock's key.
+    /// The key of a name's lock.
     #[must_use]
     pub fn key(&self, name: &Name) -> String {
         self.rules
             .iter()
             .find_map(|rule| {
-                let rest = name.as_str().strip_prefix(rule.names.as_str())?;
-                Some([rule.keys.as_str(), rest].concat())
+                let rest = name.as_str().strip_prefix(rule.name_prefix.as_str())?;
+                Some([rule.key_prefix.as_str(), rest].concat())
             })
             .unwrap_or_default()
     }
 
-    /// The name whose key this is, if it is one by this map.
+    /// The name of a lock's key; `None` if this map gives no name that key.
     #[must_use]
     pub fn name(&self, key: &str) -> Option<Name> {
         self.rules.iter().find_map(|rule| {
-            let rest = key.strip_prefix(rule.keys.as_str())?;
-            let name = Name::new(&format!("{}{rest}", rule.names)).ok()?;
-            // A longer rule may own that name; then this key is nobody's.
+            let rest = key.strip_prefix(rule.key_prefix.as_str())?;
+            let name = Name::new(&format!("{}{rest}", rule.name_prefix)).ok()?;
+            // A longer rule may own that name. Then no name has this key.
             (self.key(&name) == key).then_some(name)
         })
     }
 
-    /// `SCAN` patterns that together match the keys of every name with this prefix.
+    /// `SCAN` patterns that together match the keys of all names with this prefix.
     #[must_use]
     pub fn patterns(&self, prefix: &str) -> Vec<String> {
         self.rules
             .iter()
             .filter_map(|rule| {
-                let rest = match prefix.strip_prefix(rule.names.as_str()) {
+                let rest = match prefix.strip_prefix(rule.name_prefix.as_str()) {
                     Some(rest) => rest,
-                    None if rule.names.starts_with(prefix) => "",
+                    // The rule's names are longer than the prefix, so all of them match it.
+                    None if rule.name_prefix.starts_with(prefix) => "",
                     None => return None,
                 };
-                Some(format!("{}*", escape_glob(&format!("{}{rest}", rule.keys))))
+                Some(format!("{}*", escape_glob(&format!("{}{rest}", rule.key_prefix))))
             })
             .collect()
     }
 
-    /// Every key that belongs to a name.
-    pub(crate) fn of(&self, name: &Name) -> LockKeys {
+    /// All keys of a name.
+    pub(crate) fn lock_keys(&self, name: &Name) -> LockKeys {
         let lock = self.key(name);
-        let slot = slot::slot(&lock);
+        let slot = slot::slot_of_key(&lock);
         LockKeys {
-            fence: tagged("fence:{", &slot::tag(slot).to_string(), ""),
-            flag: tagged("waits:{", &lock, ""),
-            queue: tagged("queue:{", &lock, ""),
-            places: tagged("place:{", &lock, ""),
+            fence: tagged_key("fence:{", &slot::tag_of_slot(slot).to_string(), ""),
+            waiters_flag: tagged_key("waits:{", &lock, ""),
+            queue: tagged_key("queue:{", &lock, ""),
+            entries: tagged_key("place:{", &lock, ""),
             slot,
             lock,
         }
@@ -117,46 +113,42 @@ impl KeyMap {
 
 impl Default for KeyMap {
     fn default() -> Self {
-        Self {
-            rules: vec![Rule {
-                names: String::new(),
-                keys: DEFAULT_PREFIX.to_owned(),
-            }],
-        }
+        Self { rules: vec![KeyRule { name_prefix: String::new(), key_prefix: DEFAULT_PREFIX.to_owned() }] }
     }
 }
 
-/// The keys of one lock, all in one slot.
+/// The keys of one lock, all in one hash slot.
 #[derive(Debug)]
 pub(crate) struct LockKeys {
-    /// The lock itself: a plain string.
+    /// The lock itself, a plain string.
     pub(crate) lock: String,
     /// The last fence granted in the lock's slot.
     pub(crate) fence: String,
-    /// There exactly while somebody may be waiting, so that one read tells that nobody is.
-    pub(crate) flag: String,
-    /// Waiting tokens in the order in which they came.
+    /// Exists while there may be waiters, so that one read tells a release that there are none.
+    pub(crate) waiters_flag: String,
+    /// Tokens of waiters, in order of arrival.
     pub(crate) queue: String,
-    /// For each waiting token: until when, and where to wake it.
-    pub(crate) places: String,
-    /// The slot of all of them.
+    /// Per waiter: expiry of its entry, and where to wake it.
+    pub(crate) entries: String,
+    /// The slot of all these keys.
     pub(crate) slot: u16,
 }
 
 impl LockKeys {
-    /// There while this token is refused.
+    /// Exists while this token is refused.
     pub(crate) fn tombstone(&self, token: &Token) -> String {
-        let mut key = tagged("void:{", &self.lock, ":");
+        let mut key = tagged_key("void:{", &self.lock, ":");
         key.push_str(token.random());
         key
     }
 }
 
-/// A key of ours with a hash tag. Several of these are made for every call, so none is formatted.
-fn tagged(kind: &str, tag: &str, more: &str) -> String {
-    // The room is for a token's random part.
-    let mut key = String::with_capacity(RESERVED.len() + kind.len() + tag.len() + 34);
-    for part in [RESERVED, kind, tag, "}", more] {
+/// A key under the reserved prefix, with a hash tag.
+fn tagged_key(kind: &str, tag: &str, more: &str) -> String {
+    // Built without `format!`, because every request needs several. 34 bytes leave
+    // room for a token's random part.
+    let mut key = String::with_capacity(RESERVED_PREFIX.len() + kind.len() + tag.len() + 34);
+    for part in [RESERVED_PREFIX, kind, tag, "}", more] {
         key.push_str(part);
     }
     key
@@ -172,37 +164,39 @@ fn check_prefix(keys: &str) -> Result<(), String> {
     if keys.chars().any(|ch| ch.is_whitespace() || ch.is_control()) {
         return refuse("contains a space or a control character; operators could not type it");
     }
-    if keys.len() > PREFIX_MAX {
-        return refuse(&format!("is longer than {PREFIX_MAX} bytes"));
+    if keys.len() > MAX_PREFIX_BYTES {
+        return refuse(&format!("is longer than {MAX_PREFIX_BYTES} bytes"));
     }
-    if keys.starts_with(RESERVED) || RESERVED.starts_with(keys) {
+    if keys.starts_with(RESERVED_PREFIX) || RESERVED_PREFIX.starts_with(keys) {
         return refuse(&format!(
-            "could reach keys under {RESERVED:?}, which is reserved; use another, e.g. {DEFAULT_PREFIX:?}"
+            "could reach keys under {RESERVED_PREFIX:?}, which is reserved; use another, e.g. {DEFAULT_PREFIX:?}"
         ));
     }
     Ok(())
 }
 
-/// Two names under one rule differ in the rest and so in the key. Under two rules they can meet only if one key
-/// prefix continues the other; unless every name that would continue it so belongs to a longer rule anyway.
-fn check_injective(rules: &[Rule]) -> Result<(), String> {
+/// Refuses rules that could give one key to two names.
+fn check_injective(rules: &[KeyRule]) -> Result<(), String> {
+    // Two names under one rule differ in the rest, and so in the key. Under two rules
+    // they collide only if one key prefix continues the other, and no longer rule owns
+    // the names that would reach it.
     for (at, short) in rules.iter().enumerate() {
         for (other, long) in rules.iter().enumerate() {
-            let Some(more) = long.keys.strip_prefix(short.keys.as_str()) else {
+            let Some(more) = long.key_prefix.strip_prefix(short.key_prefix.as_str()) else {
                 continue;
             };
             if at == other {
                 continue;
             }
-            let reaching = format!("{}{more}", short.names);
-            let taken = rules
-                .iter()
-                .any(|rule| rule.names.len() > short.names.len() && reaching.starts_with(&rule.names));
+            let reaching = format!("{}{more}", short.name_prefix);
+            let taken = rules.iter().any(|rule| {
+                rule.name_prefix.len() > short.name_prefix.len() && reaching.starts_with(&rule.name_prefix)
+            });
             if !taken {
                 return Err(format!(
                     "names starting with {reaching:?} and with {:?} would have the same keys ({:?}…); give them key \
                      prefixes of which none continues the other",
-                    long.names, long.keys
+                    long.name_prefix, long.key_prefix
                 ));
             }
         }
@@ -235,18 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_rule_decides() {
+    fn longest_rule_wins() {
         let map = plane();
-        for (name, key) in [
-            ("job:42", "cordum:scheduler:job:42"),
-            ("run:7", "cordum:wf:run:lock:7"),
-            ("jo", "lock:jo"),
-        ] {
+        for (name, key) in
+            [("job:42", "cordum:scheduler:job:42"), ("run:7", "cordum:wf:run:lock:7"), ("jo", "lock:jo")]
+        {
             let name = Name::new(name).unwrap();
             assert_eq!(map.key(&name), key);
             assert_eq!(map.name(key), Some(name));
         }
-        // `lock:job:42` is no name's key: the name `job:42` lives elsewhere.
+        // `lock:job:42` is no name's key: the map sends the name `job:42` elsewhere.
         assert_eq!(map.name("lock:job:42"), None);
         assert_eq!(map.name("other:42"), None);
     }
@@ -269,7 +261,8 @@ mod tests {
             let said = KeyMap::new(prefix, &pairs).unwrap_err();
             assert!(said.contains(why), "{prefix} {pairs:?}: {said}");
         }
-        // The same key prefix continued by the very names that live there is no collision.
+        // A continued key prefix is no collision if its rule owns exactly the
+        // names that would reach it.
         assert!(KeyMap::new("lock:", &rules(&[("job:", "lock:job:")])).is_ok());
     }
 
@@ -283,7 +276,7 @@ mod tests {
     }
 
     fn text() -> impl Strategy<Value = String> {
-        // Few letters, so that prefixes meet often.
+        // Few letters, so that prefixes collide often.
         "[ab:]{1,4}"
     }
 
@@ -304,13 +297,13 @@ mod tests {
         #[test]
         fn r02_all_keys_of_a_lock_share_its_slot(text in "[^\\s\\p{C}{}]{1,80}") {
             if let Ok(name) = Name::new(&text) {
-                let keys = plane().of(&name);
+                let keys = plane().lock_keys(&name);
                 let token = Token::parse("h|c|0123456789abcdef0123456789abcdef").unwrap();
-                for key in [&keys.fence, &keys.flag, &keys.queue, &keys.places, &keys.tombstone(&token)] {
+                for key in [&keys.fence, &keys.waiters_flag, &keys.queue, &keys.entries, &keys.tombstone(&token)] {
                     let tagged = key.split_once('{').unwrap().1.split_once('}').unwrap().0;
-                    prop_assert_eq!(slot::slot(tagged), keys.slot, "{}", key);
+                    prop_assert_eq!(slot::slot_of_key(tagged), keys.slot, "{}", key);
                 }
-                prop_assert_eq!(slot::slot(&keys.lock), keys.slot);
+                prop_assert_eq!(slot::slot_of_key(&keys.lock), keys.slot);
             }
         }
     }

@@ -1,42 +1,52 @@
-//! Leasehold on Redis and Valkey.
+//! Leasehold's store on Redis and Valkey.
 //!
-//! One lock is one plain string key, `holder|class|random|fence`, with a time to live: `redis-cli GET` shows who has
-//! it, `PTTL` for how long. Any client that takes it with `SET key value NX PX` and gives it back by
-//! compare-and-delete excludes us and is excluded by us.
+//! One lock is one plain string key, `holder|class|random|fence`, with a time to live. `redis-cli
+//! GET` shows its holder, `PTTL` its remaining time. Other clients can share the lock: `SET key
+//! value NX PX` to acquire it, compare-and-delete to release it.
 //!
 //! ```no_run
 //! use leasehold_redis::{RedisOptions, RedisStore};
 //!
 //! let options = RedisOptions::parse("redis://127.0.0.1?map=job:=cordum:scheduler:job:")?;
 //! let store = RedisStore::open(options)?;
-//! # Ok::<(), leasehold_core::store::Failure>(())
+//! # Ok::<(), leasehold_core::store::StoreError>(())
 //! ```
 //!
-//! Taking and giving back a lock that nobody else wants are one round trip each. A release hands the lock to the first
-//! waiter in the same step and wakes only that one.
+//! An uncontended acquire or release is one round trip. A release hands the lock over to the first
+//! waiter in the same atomic step and wakes only that waiter.
 //!
 //! # What is promised
 //!
-//! With `appendonly yes` and `maxmemory-policy noeviction`, leases survive a restart or crash of the server; without,
-//! they may not ([`Store::promise`](leasehold_core::store::Store::promise) says which it is and why). Fences grow even
-//! if the server loses all its data, as long as its clock does not go back.
+//! With `appendonly yes` and `maxmemory-policy noeviction`, leases survive a restart or crash of
+//! the server. Otherwise they may not; [`Store::promise`](leasehold_core::store::Store::promise)
+//! reports which case applies and why. Fences grow even if the server loses all its data, as long
+//! as its clock does not go back.
 //!
 //! # What is not
 //!
-//! Redis expires keys by its wall clock and replicates asynchronously. A clock that jumps ahead, or a fail-over
-//! that forgets a write, can end a lease early. No client can prevent that: a lock for correctness needs the fence
-//! checked where the data lives.
+//! Redis expires keys by its wall clock and replicates asynchronously. A clock that jumps ahead, or
+//! a fail-over that loses a write, can end a lease early. No client can prevent that: a lock for
+//! correctness needs the fence checked where the data lives.
 //!
 //! # Map
 //!
-//! `options` (the URL), `keys` and `slot` (names to keys), `script` and its four Lua files (each step as the server
-//! runs it), `acquire`, `renew`, `release`, `inspect`, `promise`, `wake` (the verbs), `examine` (what can be wrong with a server), `connection` (the way there),
-//! `error` (what each failure means).
+//! - `backend`: the `Store` implementation, and `redis://` for the registry
+//! - `options`: the URL and its parameters
+//! - `keys`, `slot`, `value`: names to keys, hash slots, and the value of a lock's key
+//! - `script` and its four Lua files: each operation as the server runs it
+//! - `acquire`, `renew`, `release`, `inspect`, `promise`: one module per operation
+//! - `wake`: the subscription that wakes waiters
+//! - `connection`: connections, deadlines and reconnecting
+//! - `error`: which server error means that nothing was done
+//! - `examine`: findings about a server, for `leasehold doctor`
+//! - `script_client`: runs scripts of other crates on the same kind of connection
+//!
+//! Terms: see `docs/glossary.md`.
 
 mod acquire;
+mod backend;
 mod connection;
 mod error;
-mod eval;
 mod examine;
 mod inspect;
 mod keys;
@@ -45,15 +55,15 @@ mod promise;
 mod release;
 mod renew;
 mod script;
+mod script_client;
 mod slot;
-mod store;
-#[cfg(feature = "testing")]
+#[cfg(feature = "testbed")]
 pub mod testkit;
 mod value;
 mod wake;
 
-pub use eval::{Lua, Scripting};
+pub use backend::{RedisBackend, RedisStore};
 pub use examine::examine;
-pub use keys::{DEFAULT_PREFIX, KeyMap, RESERVED};
+pub use keys::{DEFAULT_PREFIX, KeyMap, RESERVED_PREFIX};
 pub use options::RedisOptions;
-pub use store::RedisStore;
+pub use script_client::{LuaScript, ScriptClient};

@@ -1,13 +1,13 @@
-//! Where the server is and how names become keys, from one URL.
+//! Options of the store, parsed from one URL.
 //!
-//! `redis://[user@]host[:port][/db]?…`, or `rediss://` for TLS, with these query keys:
+//! `redis://[user@]host[:port][/db]?…`, or `rediss://` for TLS, with these query parameters:
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `prefix` | what precedes a name's key; `lock:` if not given |
-//! | `map` | `names=keys`: names that start with the left get the right instead, e.g. `map=job:=app:job:`; may repeat |
+//! | `prefix` | the key prefix of names; default `lock:` |
+//! | `map` | `names=keys`: replaces a name prefix by a key prefix, e.g. `map=job:=app:job:`; may repeat |
 //! | `user` | the ACL user, if it is not before the `@` |
-//! | `password_file` | a file with the password, not readable by everyone; read anew for each connection |
+//! | `password_file` | a file with the password, not readable by everyone; read again for each connection |
 //! | `ca_file` | PEM certificates to trust instead of the public ones (`rediss` only) |
 //! | `wait_replicas` | a grant counts only when this many replicas have confirmed it |
 //!
@@ -18,23 +18,16 @@ use std::path::{Path, PathBuf};
 
 use leasehold_core::clock::{BootClock, SharedClock};
 use leasehold_core::rng::{OsRandom, SharedRandom};
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use url::Url;
 
 use crate::keys::{DEFAULT_PREFIX, KeyMap};
 
-/// The query keys, for the advice when one is misspelt.
-const KNOWN: &[&str] = &[
-    "prefix",
-    "map",
-    "user",
-    "password_file",
-    "ca_file",
-    "wait_replicas",
-];
+/// All query parameters, for the suggestion when one is misspelt.
+const QUERY_PARAMETERS: &[&str] = &["prefix", "map", "user", "password_file", "ca_file", "wait_replicas"];
 const DEFAULT_PORT: u16 = 6379;
 
-/// How to reach the server and how to lay out keys on it.
+/// How to reach the server, and how names map to its keys.
 #[derive(Clone)]
 #[must_use]
 pub struct RedisOptions {
@@ -52,43 +45,44 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// Says which part cannot be used and what to write instead. Never repeats a password.
-    pub fn parse(url: &str) -> Result<Self, Failure> {
-        // An empty one is none to the parser; but then the password may begin with an `@`, and what follows is taken for the host.
+    /// A part of the URL cannot be used; the text says which, and what to write instead.
+    /// It never repeats a password.
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
+        // To the parser, an empty password is no password. But then the real one may begin with
+        // `@`, and the parser takes its rest for the host.
         let with_password = has_password(url);
-        // The parser's own message never repeats its input.
-        let url = Url::parse(url).map_err(|err| refuse(format!("not a URL: {err}")))?;
+        // Safe to show: the parser's own message never repeats its input.
+        let url = Url::parse(url).map_err(|err| config_error(format!("not a URL: {err}")))?;
         let tls = match url.scheme() {
             "redis" | "valkey" => false,
             "rediss" | "valkeys" => true,
             other => {
-                return Err(refuse(format!(
+                return Err(config_error(format!(
                     "the scheme {other:?} is not known; use redis:// or rediss://"
                 )));
             }
         };
         if with_password || url.password().is_some() {
-            return Err(refuse(
+            return Err(config_error(
                 "the URL contains a password, which process lists and logs would show; put it into a file that only \
                  you can read and write ?password_file=/path instead",
             ));
         }
-        // It would end the host, and what stands before it could be a piece of a password: nothing of it is shown.
+        // A `#` would end the host, and the text before it could be part of a
+        // password. So none of it is shown.
         if url.fragment().is_some() {
-            return Err(refuse(
-                "the URL contains a #, which has no meaning here; write %23 for it",
-            ));
+            return Err(config_error("the URL contains a #, which has no meaning here; write %23 for it"));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| refuse("the URL names no host; write redis://host:port"))?;
+        let host = host.ok_or_else(|| config_error("the URL names no host; write redis://host:port"))?;
         let mut options = Self {
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: url.port().unwrap_or(DEFAULT_PORT),
             tls,
-            db: database(url.path())?,
+            db: parse_database(url.path())?,
             user: (!url.username().is_empty()).then(|| url.username().to_owned()),
             password_file: None,
             ca_file: None,
@@ -101,84 +95,78 @@ impl RedisOptions {
         Ok(options)
     }
 
-    fn read_query(&mut self, url: &Url) -> Result<(), Failure> {
+    fn read_query(&mut self, url: &Url) -> Result<(), StoreError> {
         let (mut prefix, mut rules) = (DEFAULT_PREFIX.to_owned(), Vec::new());
         for (key, value) in url.query_pairs() {
             match key.as_ref() {
                 "prefix" => prefix = value.into_owned(),
                 "map" => {
                     let (names, keys) = value.split_once('=').ok_or_else(|| {
-                        refuse(format!("map={value} has no second `=`; write map=names:=keys:"))
+                        config_error(format!("map={value} has no second `=`; write map=names:=keys:"))
                     })?;
                     rules.push((names.to_owned(), keys.to_owned()));
                 }
                 "user" => self.user = Some(value.into_owned()),
                 "password_file" => self.password_file = Some(PathBuf::from(value.as_ref())),
                 "ca_file" if !self.tls => {
-                    return Err(refuse("ca_file= needs TLS; write rediss:// instead of redis://"));
+                    return Err(config_error("ca_file= needs TLS; write rediss:// instead of redis://"));
                 }
                 "ca_file" => self.ca_file = Some(PathBuf::from(value.as_ref())),
                 "wait_replicas" => {
-                    self.wait_replicas = value
-                        .parse()
-                        .map_err(|_| refuse(format!("wait_replicas={value} is not a number of replicas")))?;
+                    self.wait_replicas = value.parse().map_err(|_| {
+                        config_error(format!("wait_replicas={value} is not a number of replicas"))
+                    })?;
                 }
                 "password" => {
-                    return Err(refuse(
+                    return Err(config_error(
                         "password= would put the password into the URL; put it into a file and write password_file=",
                     ));
                 }
-                other => return Err(unknown_key(other)),
+                other => return Err(unknown_parameter_error(other)),
             }
         }
-        self.keys = KeyMap::new(&prefix, &rules).map_err(refuse)?;
+        self.keys = KeyMap::new(&prefix, &rules).map_err(config_error)?;
         Ok(())
     }
 
-    /// With this clock instead of the machine's.
+    /// Replaces the machine's clock.
     pub fn clock(mut self, clock: SharedClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// With this randomness instead of the operating system's.
+    /// Replaces the operating system's randomness.
     pub fn random(mut self, random: SharedRandom) -> Self {
         self.random = random;
         self
     }
 
-    /// With these rules from names to keys.
+    /// Replaces the rules that map names to keys.
     pub fn keys(mut self, keys: KeyMap) -> Self {
         self.keys = keys;
         self
     }
 
-    /// The URL without anything secret.
+    /// The URL without secrets.
     pub(crate) fn describe(&self) -> String {
         let scheme = if self.tls { "rediss" } else { "redis" };
-        let user = self
-            .user
-            .as_deref()
-            .map(|user| format!("{user}@"))
-            .unwrap_or_default();
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.clone()
-        };
+        let user = self.user.as_deref().map(|user| format!("{user}@")).unwrap_or_default();
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         format!("{scheme}://{user}{host}:{}/{}", self.port, self.db)
     }
 
-    /// The password, if a file for it was named.
-    pub(crate) fn password(&self) -> Result<Option<String>, Failure> {
+    /// Reads the password, if the options name a file.
+    pub(crate) fn password(&self) -> Result<Option<String>, StoreError> {
         let Some(path) = &self.password_file else {
             return Ok(None);
         };
+        // Read for every connection, so that a rotated password needs no restart.
         check_private(path)?;
-        let text = std::fs::read_to_string(path).map_err(|err| unreadable("password_file", path, &err))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|err| unreadable_file_error("password_file", path, &err))?;
         let line = text.lines().next().unwrap_or_default();
         if line.is_empty() {
-            return Err(refuse(format!(
+            return Err(config_error(format!(
                 "password_file {} is empty; write the password into its first line",
                 path.display()
             )));
@@ -186,11 +174,11 @@ impl RedisOptions {
         Ok(Some(line.to_owned()))
     }
 
-    /// The certificates to trust, if a file of them was named.
-    pub(crate) fn authorities(&self) -> Result<Option<Vec<u8>>, Failure> {
+    /// Reads the certificates to trust, if the options name a file.
+    pub(crate) fn ca_certificates(&self) -> Result<Option<Vec<u8>>, StoreError> {
         self.ca_file
             .as_ref()
-            .map(|path| std::fs::read(path).map_err(|err| unreadable("ca_file", path, &err)))
+            .map(|path| std::fs::read(path).map_err(|err| unreadable_file_error("ca_file", path, &err)))
             .transpose()
     }
 }
@@ -205,24 +193,24 @@ impl fmt::Debug for RedisOptions {
     }
 }
 
-fn refuse(why: impl Into<String>) -> Failure {
-    Failure::not_done(Cause::Misconfigured, why)
+fn config_error(why: impl Into<String>) -> StoreError {
+    StoreError::not_done(StoreErrorKind::Misconfigured, why)
 }
 
-fn unreadable(key: &str, path: &Path, err: &std::io::Error) -> Failure {
-    refuse(format!("{key} {} cannot be read: {err}", path.display()))
+fn unreadable_file_error(key: &str, path: &Path, err: &std::io::Error) -> StoreError {
+    config_error(format!("{key} {} cannot be read: {err}", path.display()))
 }
 
-fn unknown_key(key: &str) -> Failure {
-    let near = KNOWN
+fn unknown_parameter_error(key: &str) -> StoreError {
+    let near = QUERY_PARAMETERS
         .iter()
         .max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)))
         .copied()
         .unwrap_or_default();
-    refuse(format!("the URL's {key}= is not known; did you mean {near}=?"))
+    config_error(format!("the URL's {key}= is not known; did you mean {near}=?"))
 }
 
-fn database(path: &str) -> Result<i64, Failure> {
+fn parse_database(path: &str) -> Result<i64, StoreError> {
     let number = path.trim_start_matches('/');
     if number.is_empty() {
         return Ok(0);
@@ -230,16 +218,16 @@ fn database(path: &str) -> Result<i64, Failure> {
     number
         .parse::<u16>()
         .map(i64::from)
-        // Not repeated: with a `/` in a password, this is the rest of the password.
-        .map_err(|_| refuse("what follows the host is not a database number; write /0, /1, …"))
+        // Not repeated: if a password contains a `/`, this is the rest of the password.
+        .map_err(|_| config_error("what follows the host is not a database number; write /0, /1, …"))
 }
 
-/// A password that everyone on the machine can read is no password.
-fn check_private(path: &Path) -> Result<(), Failure> {
+/// Refuses a password file that everyone on the machine can read.
+fn check_private(path: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::PermissionsExt;
-    let meta = std::fs::metadata(path).map_err(|err| unreadable("password_file", path, &err))?;
+    let meta = std::fs::metadata(path).map_err(|err| unreadable_file_error("password_file", path, &err))?;
     if meta.permissions().mode() & 0o004 != 0 {
-        return Err(refuse(format!(
+        return Err(config_error(format!(
             "password_file {} can be read by everyone; run chmod 600 on it",
             path.display()
         )));
@@ -247,7 +235,7 @@ fn check_private(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a password, even an empty one, stands before the host.
+/// Whether the URL has a password before the host, even an empty one.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -259,7 +247,7 @@ fn has_password(url: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn said(url: &str) -> String {
+    fn parse_error_text(url: &str) -> String {
         RedisOptions::parse(url).unwrap_err().to_string()
     }
 
@@ -271,10 +259,7 @@ mod tests {
         assert_eq!((options.tls, options.wait_replicas), (true, 2));
         let name = leasehold_core::Name::new("job:1").unwrap();
         assert_eq!(options.keys.key(&name), "cordum:scheduler:job:1");
-        assert_eq!(
-            RedisOptions::parse("redis://[::1]").unwrap().describe(),
-            "redis://[::1]:6379/0"
-        );
+        assert_eq!(RedisOptions::parse("redis://[::1]").unwrap().describe(), "redis://[::1]:6379/0");
     }
 
     #[test]
@@ -286,13 +271,10 @@ mod tests {
             "redis://u:@hunter2#x@h",
             "redis://u:@hunter2?prefix=@h:",
         ] {
-            let said = said(url);
-            assert!(
-                said.contains("password_file") && !said.contains("hunter2"),
-                "{said}"
-            );
+            let said = parse_error_text(url);
+            assert!(said.contains("password_file") && !said.contains("hunter2"), "{said}");
         }
-        assert!(!said("redis://u:12/hunter2@h").contains("hunter2"));
+        assert!(!parse_error_text("redis://u:12/hunter2@h").contains("hunter2"));
     }
 
     #[test]
@@ -308,7 +290,7 @@ mod tests {
             ("redis://h?prefix=lh1:", "reserved"),
             ("nonsense", "not a URL"),
         ] {
-            let said = said(url);
+            let said = parse_error_text(url);
             assert!(said.contains(advice), "{url}: {said}");
         }
     }

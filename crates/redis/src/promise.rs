@@ -1,43 +1,44 @@
-//! What this server, as it is configured right now, promises about a lease it has acknowledged.
+//! What the server, as configured now, promises about an acknowledged lease.
 //!
-//! Read from `INFO` each time it is asked, so a server that was restarted or replaced with another configuration is
-//! judged by that one.
+//! Read from `INFO` on each call, because the server may have been restarted or
+//! replaced with another configuration.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use leasehold_core::store::{Cause, Failure, Promise, Promised};
+use leasehold_core::store::{Promise, PromiseReport, StoreError, StoreErrorKind};
 use redis::Value;
 
-use crate::connection::{Limit, text};
+use crate::backend::Context;
+use crate::connection::{CallDeadline, as_text};
 use crate::error;
-use crate::store::Shared;
 
-pub(crate) async fn promise(store: &Shared, within: Duration) -> Result<Promised, Failure> {
-    let limit = Limit::new(store.clock(), within);
+pub(crate) async fn promise(store: &Context, within: Duration) -> Result<PromiseReport, StoreError> {
+    let limit = CallDeadline::new(store.clock(), within);
     let asking = async {
-        let wire = store.asking.wire(&limit).await?;
-        store.asking.send(&wire, &redis::cmd("INFO"), &limit).await
+        let wire = store.request_slot.get_or_connect(&limit).await?;
+        store.request_slot.send(&wire, &redis::cmd("INFO"), &limit).await
     };
-    let answer = match asking.await.map_err(error::read_only)? {
-        Value::ServerError(err) => return Err(error::read_only(error::from_server(&err))),
+    let answer = match asking.await.map_err(error::into_not_done)? {
+        Value::ServerError(err) => return Err(error::into_not_done(error::from_server(&err))),
         other => other,
     };
-    let info = text(&answer).ok_or_else(|| error::read_only(error::nonsense("INFO")))?;
-    judge(&fields(info), store.wait_replicas())
+    let info = as_text(&answer).ok_or_else(|| error::into_not_done(error::unexpected_response("INFO")))?;
+    derive_promise(&parse_info(info), store.wait_replicas())
 }
 
-pub(crate) fn fields(info: &str) -> HashMap<&str, &str> {
-    info.lines()
-        .filter_map(|line| line.trim_end().split_once(':'))
-        .collect()
+pub(crate) fn parse_info(info: &str) -> HashMap<&str, &str> {
+    info.lines().filter_map(|line| line.trim_end().split_once(':')).collect()
 }
 
-pub(crate) fn judge(info: &HashMap<&str, &str>, wait_replicas: u32) -> Result<Promised, Failure> {
+pub(crate) fn derive_promise(
+    info: &HashMap<&str, &str>,
+    wait_replicas: u32,
+) -> Result<PromiseReport, StoreError> {
     let field = |key: &str| info.get(key).copied().unwrap_or_default();
     if field("role") == "slave" {
-        return Err(Failure::not_done(
-            Cause::ReadOnly,
+        return Err(StoreError::not_done(
+            StoreErrorKind::ReadOnly,
             "this server is a replica and promises nothing; connect to the primary",
         ));
     }
@@ -76,6 +77,8 @@ pub(crate) fn judge(info: &HashMap<&str, &str>, wait_replicas: u32) -> Result<Pr
                 .to_owned(),
         );
     }
+    // Replication does not change the level of the promise: it is asynchronous, so a
+    // fail-over can lose any lease.
     let replicas = field("connected_slaves").parse().unwrap_or(0_u32);
     if replicas > 0 && wait_replicas == 0 {
         because.push(format!(
@@ -89,28 +92,21 @@ pub(crate) fn judge(info: &HashMap<&str, &str>, wait_replicas: u32) -> Result<Pr
              connect replicas or lower it"
         ));
     }
-    Ok(Promised {
-        promise: if durable {
-            Promise::Durable
-        } else {
-            Promise::Volatile
-        },
-        because,
-    })
+    Ok(PromiseReport { promise: if durable { Promise::Durable } else { Promise::Volatile }, limits: because })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn judged(info: &str, wait_replicas: u32) -> Promised {
-        judge(&fields(info), wait_replicas).unwrap()
+    fn promise_of(info: &str, wait_replicas: u32) -> PromiseReport {
+        derive_promise(&parse_info(info), wait_replicas).unwrap()
     }
 
     #[test]
     fn r09_r11_only_a_log_without_eviction_is_durable() {
         let good = "role:master\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:0\r\n";
-        assert_eq!(judged(good, 0).promise, Promise::Durable);
+        assert_eq!(promise_of(good, 0).promise, Promise::Durable);
         for (bad, why) in [
             (good.replace("aof_enabled:1", "aof_enabled:0"), "appendonly yes"),
             (good.replace("noeviction", "volatile-lru"), "first to go"),
@@ -118,30 +114,25 @@ mod tests {
             (format!("{good}aof_last_write_status:err\r\n"), "disk"),
             (String::new(), "appendonly"),
         ] {
-            let judged = judged(&bad, 0);
+            let judged = promise_of(&bad, 0);
             assert_eq!(judged.promise, Promise::Volatile, "{bad}");
-            assert!(judged.because.join(" ").contains(why), "{:?}", judged.because);
+            assert!(judged.limits.join(" ").contains(why), "{:?}", judged.limits);
         }
     }
 
     #[test]
     fn r07_asynchronous_replicas_are_a_finding() {
         let info = "role:master\naof_enabled:1\nmaxmemory_policy:noeviction\nconnected_slaves:2\n";
-        assert!(judged(info, 0).because.join(" ").contains("fail-over"));
-        assert!(!judged(info, 1).because.join(" ").contains("fail-over"));
-        assert!(
-            judged(info, 3)
-                .because
-                .join(" ")
-                .contains("no lease can be granted")
-        );
+        assert!(promise_of(info, 0).limits.join(" ").contains("fail-over"));
+        assert!(!promise_of(info, 1).limits.join(" ").contains("fail-over"));
+        assert!(promise_of(info, 3).limits.join(" ").contains("no lease can be granted"));
     }
 
     #[test]
     fn a_replica_promises_nothing() {
         assert_eq!(
-            judge(&fields("role:slave\n"), 0).unwrap_err().cause,
-            Cause::ReadOnly
+            derive_promise(&parse_info("role:slave\n"), 0).unwrap_err().kind,
+            StoreErrorKind::ReadOnly
         );
     }
 }

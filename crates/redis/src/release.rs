@@ -1,57 +1,56 @@
-//! Giving a lease back, to the next waiter if there is one.
+//! The release operation, which hands the lease over to the next waiter.
 
 use std::time::Duration;
 
-use leasehold_core::store::{CLAIM, Cause, Claim, Failure, Given, Giving};
+use leasehold_core::store::{
+    HANDOVER_CLAIM_TTL, ReleaseAuthority, ReleaseRequest, ReleaseResponse, StoreError, StoreErrorKind,
+};
 use redis::Value;
 
-use crate::connection::Limit;
+use crate::backend::Context;
+use crate::connection::CallDeadline;
 use crate::error;
-use crate::script::Call;
-use crate::store::Shared;
+use crate::script::ScriptCall;
 use crate::wake::channel_prefix;
 
-/// The longest that a token is refused: whatever is on its way for longer is not on its way.
-const TOMBSTONE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Limit of a tombstone's life. No request is in transit for longer than a day.
+const MAX_TOMBSTONE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(crate) async fn release(store: &Shared, giving: &Giving, within: Duration) -> Result<Given, Failure> {
-    let limit = Limit::new(store.clock(), within);
-    let keys = store.keys().of(&giving.name);
-    let (kind, claim, tombstone) = match &giving.claim {
-        Claim::Owner(token) => ("owner", token.expose().to_owned(), keys.tombstone(token)),
-        // There is no token to bury; the script does not touch this key then, but every key must be named.
-        Claim::Seen(fence) => ("seen", fence.to_string(), keys.flag.clone()),
-        Claim::Place(token) => ("place", token.expose().to_owned(), keys.flag.clone()),
+pub(crate) async fn release(
+    store: &Context,
+    request: &ReleaseRequest,
+    within: Duration,
+) -> Result<ReleaseResponse, StoreError> {
+    let limit = CallDeadline::new(store.clock(), within);
+    let keys = store.keys().lock_keys(&request.name);
+    let (kind, claim, tombstone) = match &request.authority {
+        ReleaseAuthority::Owner(token) => ("owner", token.expose().to_owned(), keys.tombstone(token)),
+        // These have no tombstone. The script does not touch the key then, but Redis requires
+        // every `KEYS` entry to be named.
+        ReleaseAuthority::Operator(fence) => ("seen", fence.to_string(), keys.waiters_flag.clone()),
+        ReleaseAuthority::Waiter(token) => ("place", token.expose().to_owned(), keys.waiters_flag.clone()),
         _ => {
-            return Err(Failure::not_done(
-                Cause::Unsupported,
+            return Err(StoreError::not_done(
+                StoreErrorKind::Unsupported,
                 "the Redis store does not know this kind of claim",
             ));
         }
     };
-    let buried = match (&giving.claim, giving.tombstone) {
-        (Claim::Owner(_), Some(time)) => time
-            .clamp(Duration::from_millis(1), TOMBSTONE_MAX)
-            .as_millis()
-            .to_string(),
+    let buried = match (&request.authority, request.tombstone) {
+        (ReleaseAuthority::Owner(_), Some(time)) => {
+            time.clamp(Duration::from_millis(1), MAX_TOMBSTONE_TTL).as_millis().to_string()
+        }
         _ => String::new(),
     };
-    let (claimed, channels) = (CLAIM.as_millis().to_string(), channel_prefix());
-    let call = Call::release(
-        vec![
-            &keys.lock,
-            &keys.fence,
-            &tombstone,
-            &keys.flag,
-            &keys.queue,
-            &keys.places,
-        ],
+    let (claimed, channels) = (HANDOVER_CLAIM_TTL.as_millis().to_string(), channel_prefix());
+    let call = ScriptCall::release(
+        vec![&keys.lock, &keys.fence, &tombstone, &keys.waiters_flag, &keys.queue, &keys.entries],
         vec![kind, &claim, &buried, &claimed, &channels],
     );
-    let wire = store.keeping.wire(&limit).await?;
-    match call.run(&store.keeping, &wire, &limit).await? {
-        Value::Int(1) => Ok(Given::Released),
-        Value::Int(0) => Ok(Given::NotOwned),
-        _ => Err(error::nonsense("a release")),
+    let wire = store.renewal_slot.get_or_connect(&limit).await?;
+    match call.run(&store.renewal_slot, &wire, &limit).await? {
+        Value::Int(1) => Ok(ReleaseResponse::Released),
+        Value::Int(0) => Ok(ReleaseResponse::NotOwned),
+        _ => Err(error::unexpected_response("a release")),
     }
 }

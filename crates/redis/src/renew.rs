@@ -1,32 +1,34 @@
-//! Extending leases, many at a time.
+//! The renew operation, in batches.
 
 use std::time::Duration;
 
-use leasehold_core::store::{Cause, Failure, Renewal, Renewed};
+use leasehold_core::store::{RenewRequest, RenewResponse, StoreError, StoreErrorKind};
 use redis::Value;
 
 use crate::acquire::lease_millis;
-use crate::connection::Limit;
+use crate::backend::Context;
+use crate::connection::CallDeadline;
 use crate::error;
-use crate::script::{Call, run_all};
-use crate::store::Shared;
-use crate::value::remaining;
+use crate::script::{ScriptCall, run_batch};
+use crate::value::pttl_to_remaining;
 
-/// How many go out together: enough that the round trip is shared, few enough that the server is not held up.
-const CHUNK: usize = 128;
+/// Size of one pipeline: large enough to share the round trip, small enough
+/// not to stall the server.
+const RENEW_BATCH_SIZE: usize = 128;
 
 pub(crate) async fn renew(
-    store: &Shared,
-    batch: &[Renewal],
+    store: &Context,
+    batch: &[RenewRequest],
     within: Duration,
-) -> Vec<Result<Renewed, Failure>> {
-    let limit = Limit::new(store.clock(), within);
+) -> Vec<Result<RenewResponse, StoreError>> {
+    let limit = CallDeadline::new(store.clock(), within);
     let mut answers = Vec::with_capacity(batch.len());
-    for chunk in batch.chunks(CHUNK) {
-        if limit.left().is_zero() && !answers.is_empty() {
+    for chunk in batch.chunks(RENEW_BATCH_SIZE) {
+        // A definite error instead of unknown: the client can repeat these at once.
+        if limit.remaining().is_zero() && !answers.is_empty() {
             answers.extend(chunk.iter().map(|_| {
-                Err(Failure::not_done(
-                    Cause::TimedOut,
+                Err(StoreError::not_done(
+                    StoreErrorKind::TimedOut,
                     "the time was used up by the renewals before this one; it was not sent",
                 ))
             }));
@@ -37,57 +39,59 @@ pub(crate) async fn renew(
     answers
 }
 
-async fn renew_chunk(store: &Shared, chunk: &[Renewal], limit: &Limit<'_>) -> Vec<Result<Renewed, Failure>> {
-    let parts: Vec<_> = chunk.iter().map(|renewal| Parts::of(store, renewal)).collect();
-    // One that cannot be sent must not cost the others their lease.
-    let calls: Vec<_> = parts.iter().flatten().map(Parts::call).collect();
+async fn renew_chunk(
+    store: &Context,
+    chunk: &[RenewRequest],
+    limit: &CallDeadline<'_>,
+) -> Vec<Result<RenewResponse, StoreError>> {
+    let parts: Vec<_> = chunk.iter().map(|renewal| RenewArgs::of(store, renewal)).collect();
+    // Skip items that cannot be sent. They must not cost the others their lease.
+    let calls: Vec<_> = parts.iter().flatten().map(RenewArgs::call).collect();
     let sent = async {
-        let wire = store.keeping.wire(limit).await?;
-        run_all(&calls, &store.keeping, &wire, limit).await
+        let wire = store.renewal_slot.get_or_connect(limit).await?;
+        run_batch(&calls, &store.renewal_slot, &wire, limit).await
     };
     let sent = match sent.await {
         Ok(answers) => answers,
-        Err(failure) => calls.iter().map(|_| Err(error::again(&failure))).collect(),
+        Err(failure) => calls.iter().map(|_| Err(error::repeat_error(&failure))).collect(),
     };
     let mut sent = sent.into_iter();
-    let mut next = || sent.next().unwrap_or_else(|| Err(error::nonsense("a renewal")));
+    let mut next = || sent.next().unwrap_or_else(|| Err(error::unexpected_response("a renewal")));
     parts
         .iter()
         .map(|part| match part {
-            Ok(_) => next().and_then(|value| read(&value)),
-            Err(failure) => Err(error::again(failure)),
+            Ok(_) => next().and_then(|value| parse_response(&value)),
+            Err(failure) => Err(error::repeat_error(failure)),
         })
         .collect()
 }
 
-/// What one renewal sends.
-struct Parts {
+/// Arguments of one renewal.
+struct RenewArgs {
     key: String,
     value: String,
     millis: String,
 }
 
-impl Parts {
-    fn of(store: &Shared, renewal: &Renewal) -> Result<Self, Failure> {
+impl RenewArgs {
+    fn of(store: &Context, renewal: &RenewRequest) -> Result<Self, StoreError> {
         Ok(Self {
             key: store.keys().key(&renewal.name),
-            // The whole value: a lease granted anew, even to this token, is another lease.
+            // Compare the whole value: a lease granted again to the same token is a new lease.
             value: format!("{}|{}", renewal.token.expose(), renewal.fence),
             millis: lease_millis(renewal.ttl, renewal.lock_delay)?.to_string(),
         })
     }
 
-    fn call(&self) -> Call<'_> {
-        Call::renew(vec![&self.key], vec![&self.value, &self.millis])
+    fn call(&self) -> ScriptCall<'_> {
+        ScriptCall::renew(vec![&self.key], vec![&self.value, &self.millis])
     }
 }
 
-fn read(value: &Value) -> Result<Renewed, Failure> {
+fn parse_response(value: &Value) -> Result<RenewResponse, StoreError> {
     match value {
-        Value::Int(-3) => Ok(Renewed::NotOwned),
-        Value::Int(left) => Ok(Renewed::Extended {
-            was_left: remaining(*left),
-        }),
-        _ => Err(error::nonsense("a renewal")),
+        Value::Int(-3) => Ok(RenewResponse::NotOwned),
+        Value::Int(left) => Ok(RenewResponse::Extended { remaining_before: pttl_to_remaining(*left) }),
+        _ => Err(error::unexpected_response("a renewal")),
     }
 }

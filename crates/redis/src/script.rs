@@ -1,53 +1,52 @@
-//! The four scripts, sent by hash and, when the server has forgotten them, once whole.
+//! The four Lua scripts, sent by hash, and once in full if the server does not have them.
 //!
-//! A server's script cache is volatile: restart, fail-over and `SCRIPT FLUSH` empty it (hazard R1). `NOSCRIPT`
-//! means *definitely not executed*, so sending the whole text then cannot run anything twice.
+//! A server's script cache is volatile: restart, fail-over and `SCRIPT FLUSH` empty it
+//! (hazard R1). `NOSCRIPT` means *definitely not executed*, so sending the full text
+//! then cannot run anything twice.
 
 use std::sync::LazyLock;
 
 use redis::{Cmd, Pipeline, Value};
 
-use leasehold_core::store::Failure;
+use leasehold_core::store::StoreError;
 
-use crate::connection::{Limit, Line, Wire};
+use crate::connection::{CallDeadline, Connection, ConnectionSlot};
 use crate::error;
 
-/// Grants, or says who has it and takes a place in the queue.
-static ACQUIRE: LazyLock<redis::Script> =
+/// Grants the lease, or returns its holder and queues the waiter.
+static ACQUIRE_SCRIPT: LazyLock<redis::Script> =
     LazyLock::new(|| redis::Script::new(include_str!("script/acquire.lua")));
-/// Extends one lease.
-static RENEW: LazyLock<redis::Script> =
+static RENEW_SCRIPT: LazyLock<redis::Script> =
     LazyLock::new(|| redis::Script::new(include_str!("script/renew.lua")));
-/// Gives back and hands over.
-static RELEASE: LazyLock<redis::Script> =
+/// Releases and hands over.
+static RELEASE_SCRIPT: LazyLock<redis::Script> =
     LazyLock::new(|| redis::Script::new(include_str!("script/release.lua")));
-/// Looks at one lock.
-static INSPECT: LazyLock<redis::Script> =
+static INSPECT_SCRIPT: LazyLock<redis::Script> =
     LazyLock::new(|| redis::Script::new(include_str!("script/inspect.lua")));
 
-/// One call of a script. Has no `Debug`: its arguments contain tokens.
-pub(crate) struct Call<'a> {
+/// One call of a script. Has no `Debug`, because its arguments contain tokens.
+pub(crate) struct ScriptCall<'a> {
     script: &'static redis::Script,
     text: &'static str,
     keys: Vec<&'a str>,
     args: Vec<&'a str>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> ScriptCall<'a> {
     pub(crate) fn acquire(keys: Vec<&'a str>, args: Vec<&'a str>) -> Self {
-        Self::new(&ACQUIRE, include_str!("script/acquire.lua"), keys, args)
+        Self::new(&ACQUIRE_SCRIPT, include_str!("script/acquire.lua"), keys, args)
     }
 
     pub(crate) fn renew(keys: Vec<&'a str>, args: Vec<&'a str>) -> Self {
-        Self::new(&RENEW, include_str!("script/renew.lua"), keys, args)
+        Self::new(&RENEW_SCRIPT, include_str!("script/renew.lua"), keys, args)
     }
 
     pub(crate) fn release(keys: Vec<&'a str>, args: Vec<&'a str>) -> Self {
-        Self::new(&RELEASE, include_str!("script/release.lua"), keys, args)
+        Self::new(&RELEASE_SCRIPT, include_str!("script/release.lua"), keys, args)
     }
 
     pub(crate) fn inspect(keys: Vec<&'a str>) -> Self {
-        Self::new(&INSPECT, include_str!("script/inspect.lua"), keys, Vec::new())
+        Self::new(&INSPECT_SCRIPT, include_str!("script/inspect.lua"), keys, Vec::new())
     }
 
     fn new(
@@ -56,19 +55,14 @@ impl<'a> Call<'a> {
         keys: Vec<&'a str>,
         args: Vec<&'a str>,
     ) -> Self {
-        Self {
-            script,
-            text,
-            keys,
-            args,
-        }
+        Self { script, text, keys, args }
     }
 
-    fn by_hash(&self) -> Cmd {
+    fn hash_command(&self) -> Cmd {
         self.command("EVALSHA", self.script.get_hash())
     }
 
-    fn whole(&self) -> Cmd {
+    fn full_text_command(&self) -> Cmd {
         self.command("EVAL", self.text)
     }
 
@@ -83,31 +77,37 @@ impl<'a> Call<'a> {
         cmd
     }
 
-    /// Runs it on this wire: one round trip, or two if the server has forgotten the script.
-    pub(crate) async fn run(&self, line: &Line, wire: &Wire, limit: &Limit<'_>) -> Result<Value, Failure> {
-        let mut value = line.send(wire, &self.by_hash(), limit).await?;
-        if forgotten(&value) {
-            value = line.send(wire, &self.whole(), limit).await?;
+    /// Runs the call on this connection: one round trip, or two if the server
+    /// does not have the script.
+    pub(crate) async fn run(
+        &self,
+        line: &ConnectionSlot,
+        wire: &Connection,
+        limit: &CallDeadline<'_>,
+    ) -> Result<Value, StoreError> {
+        let mut value = line.send(wire, &self.hash_command(), limit).await?;
+        if is_noscript(&value) {
+            // EVAL also caches the script, so the next call by hash succeeds.
+            value = line.send(wire, &self.full_text_command(), limit).await?;
         }
-        answered(value)
+        into_response(value)
     }
 }
 
-/// Runs many calls as one batch without a transaction: one answer each, in order. Those the server had forgotten
-/// are sent again whole, by themselves (hazard R1 holds for each command of a batch separately).
-pub(crate) async fn run_all(
-    calls: &[Call<'_>],
-    line: &Line,
-    wire: &Wire,
-    limit: &Limit<'_>,
-) -> Result<Vec<Result<Value, Failure>>, Failure> {
-    let mut values = send_all(calls.iter().map(Call::by_hash), line, wire, limit).await?;
-    let lost: Vec<usize> = (0..values.len())
-        .filter(|at| values.get(*at).is_some_and(forgotten))
-        .collect();
+/// Runs many calls as one pipeline without a transaction: one response each, in order.
+pub(crate) async fn run_batch(
+    calls: &[ScriptCall<'_>],
+    line: &ConnectionSlot,
+    wire: &Connection,
+    limit: &CallDeadline<'_>,
+) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+    let mut values = send_commands(calls.iter().map(ScriptCall::hash_command), line, wire, limit).await?;
+    // The cache may be flushed between two commands of the pipeline, so each
+    // response is checked (hazard R1).
+    let lost: Vec<usize> = (0..values.len()).filter(|at| values.get(*at).is_some_and(is_noscript)).collect();
     if !lost.is_empty() {
-        let again = lost.iter().filter_map(|at| calls.get(*at)).map(Call::whole);
-        match send_all(again, line, wire, limit).await {
+        let again = lost.iter().filter_map(|at| calls.get(*at)).map(ScriptCall::full_text_command);
+        match send_commands(again, line, wire, limit).await {
             Ok(found) => {
                 for (at, value) in lost.into_iter().zip(found) {
                     if let Some(slot) = values.get_mut(at) {
@@ -115,30 +115,30 @@ pub(crate) async fn run_all(
                     }
                 }
             }
-            // What was answered in the first round stays answered.
+            // Responses of the first round stay valid.
             Err(failure) => {
                 return Ok(values
                     .into_iter()
                     .map(|value| {
-                        if forgotten(&value) {
-                            Err(error::again(&failure))
+                        if is_noscript(&value) {
+                            Err(error::repeat_error(&failure))
                         } else {
-                            answered(value)
+                            into_response(value)
                         }
                     })
                     .collect());
             }
         }
     }
-    Ok(values.into_iter().map(answered).collect())
+    Ok(values.into_iter().map(into_response).collect())
 }
 
-async fn send_all(
+async fn send_commands(
     commands: impl Iterator<Item = Cmd>,
-    line: &Line,
-    wire: &Wire,
-    limit: &Limit<'_>,
-) -> Result<Vec<Value>, Failure> {
+    line: &ConnectionSlot,
+    wire: &Connection,
+    limit: &CallDeadline<'_>,
+) -> Result<Vec<Value>, StoreError> {
     let mut pipe = Pipeline::new();
     for command in commands {
         pipe.add_command(command);
@@ -146,11 +146,11 @@ async fn send_all(
     line.send_batch(wire, &pipe, limit).await
 }
 
-fn forgotten(value: &Value) -> bool {
+fn is_noscript(value: &Value) -> bool {
     matches!(value, Value::ServerError(err) if err.code() == "NOSCRIPT")
 }
 
-fn answered(value: Value) -> Result<Value, Failure> {
+fn into_response(value: Value) -> Result<Value, StoreError> {
     match value {
         Value::ServerError(err) => Err(error::from_server(&err)),
         other => Ok(other),

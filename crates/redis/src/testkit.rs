@@ -1,7 +1,9 @@
-//! Real servers for tests, and ways to break the path to them.
+//! Throw-away servers for drills and tests, and for tests a proxy that breaks connections to them.
 
+#[cfg(feature = "testing")]
 mod proxy;
 mod server;
 
+#[cfg(feature = "testing")]
 pub use proxy::{Fault, Proxy};
 pub use server::RedisServer;

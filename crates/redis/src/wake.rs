@@ -1,9 +1,10 @@
-//! Being told that it is one's turn.
+//! The subscription that wakes waiters.
 //!
-//! A release that hands over publishes to the channel of the client whose waiter is next. One subscriber connection
-//! per store value listens there, opened when the first waiter comes. It is a connection of its own, so that a
-//! command connection that was given up on does not take the subscription with it. Messages are hints: they may be
-//! lost while the subscription is down (hazard R15), so everyone is woken once it is up again.
+//! A release that hands over publishes to the channel of the next waiter's client. Each store
+//! value has one subscriber connection, opened for the first waiter. It is separate from the
+//! command connections, so that abandoning one of those does not cost the subscription.
+//! Messages are hints: they may be lost while the subscription is down (hazard R15), so all
+//! listeners are woken when it is up again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,96 +12,97 @@ use std::time::Duration;
 
 use leasehold_core::clock::ClockExt;
 use leasehold_core::rng::RandomExt;
-use leasehold_core::store::{Listener, Wakers};
-use leasehold_core::word::Token;
+use leasehold_core::store::{WakeListener, WakeRegistry};
+use leasehold_core::types::Token;
 use redis::aio::SendError;
 use redis::{PushInfo, PushKind};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use crate::connection::{Dialer, Limit, text};
-use crate::keys::RESERVED;
+use crate::connection::{CallDeadline, Connector, as_text};
+use crate::keys::RESERVED_PREFIX;
 
-/// How long one attempt to subscribe may take.
-const ATTEMPT: Duration = Duration::from_secs(5);
-/// The first delay after a failed attempt; it doubles up to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// Time limit of one attempt to subscribe.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after the first failed attempt; it doubles up to the maximum.
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(50);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// Every client's channel starts with this; its id follows.
+/// Prefix of every client's channel; the client's id follows.
 pub(crate) fn channel_prefix() -> String {
-    format!("{RESERVED}wake:")
+    format!("{RESERVED_PREFIX}wake:")
 }
 
-/// How the subscription stands.
+/// State of the subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Being made for the first time, or again after it was cut: worth a short wait.
-    Coming,
-    /// A publisher would reach us.
-    Up,
-    /// The last attempt failed: no ask waits for the next one.
+enum SubscriptionState {
+    /// First attempt, or reconnecting after a loss: worth a short wait.
+    Connecting,
+    /// Messages reach this client.
+    Subscribed,
+    /// The last attempt failed: acquires do not wait for the next one.
     Failing,
 }
 
-/// The part of a store value that listens.
-pub(crate) struct Ear {
-    dialer: Arc<Dialer>,
-    /// Names this store value's channel.
+/// The wake-up subscription of one store value.
+pub(crate) struct WakeSubscription {
+    connector: Arc<Connector>,
+    /// Id of this store value's channel.
     client: String,
-    wakers: Arc<Wakers>,
-    state: watch::Sender<State>,
+    wakers: Arc<WakeRegistry>,
+    state: watch::Sender<SubscriptionState>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Ear {
-    pub(crate) fn new(dialer: &Arc<Dialer>) -> Self {
+impl WakeSubscription {
+    pub(crate) fn new(dialer: &Arc<Connector>) -> Self {
         Self {
-            dialer: Arc::clone(dialer),
+            connector: Arc::clone(dialer),
             client: format!("{:016x}", dialer.options.random.bits()),
-            wakers: Arc::new(Wakers::default()),
-            state: watch::Sender::new(State::Coming),
+            wakers: Arc::new(WakeRegistry::default()),
+            state: watch::Sender::new(SubscriptionState::Connecting),
             task: Mutex::new(None),
         }
     }
 
-    /// A listener for this token; subscribes if nobody did before.
-    pub(crate) fn listen(&self, token: &Token) -> Listener {
+    /// A listener for this token; starts the subscription on first use.
+    pub(crate) fn listen(&self, token: &Token) -> WakeListener {
         self.start();
-        self.wakers.listen(bell(token))
+        self.wakers.listen(wake_key(token))
     }
 
-    /// Where a waiter is to be woken: this client and the waiter's bell.
-    pub(crate) fn place(&self, token: &Token) -> String {
-        format!("{}|{}", self.client, bell(token))
+    /// Where to wake a waiter: this client's id and the waiter's wake key.
+    pub(crate) fn wake_address(&self, token: &Token) -> String {
+        format!("{}|{}", self.client, wake_key(token))
     }
 
-    /// A publisher would reach us now. A waiter that registers before that would be taken for dead.
-    pub(crate) fn subscribed(&self) -> bool {
-        *self.state.borrow() == State::Up
+    /// Whether messages reach this client now. A waiter that queues before
+    /// that looks dead to a release.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        *self.state.borrow() == SubscriptionState::Subscribed
     }
 
-    /// Waits until a publisher would reach us, or it is clear that none will soon; no longer than the limit.
-    pub(crate) async fn ready(&self, limit: &Limit<'_>) -> bool {
+    /// Waits until the subscription is up or an attempt has failed, at most until the deadline.
+    pub(crate) async fn wait_subscribed(&self, limit: &CallDeadline<'_>) -> bool {
         self.start();
         let mut state = self.state.subscribe();
-        let settled = state.wait_for(|state| *state != State::Coming);
+        let settled = state.wait_for(|state| *state != SubscriptionState::Connecting);
         let settled = limit.run(settled).await;
-        matches!(settled, Some(Ok(state)) if *state == State::Up)
+        matches!(settled, Some(Ok(state)) if *state == SubscriptionState::Subscribed)
     }
 
-    /// Starts the subscriber, once. Outside a runtime nothing can be started; then waiters poll.
+    /// Starts the subscriber task once. Without a runtime it cannot start, and waiters poll.
     fn start(&self) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        // A runtime that ended took its task with it.
+        // If its runtime has ended, the task ended with it: start another one.
         if task.as_ref().is_some_and(|running| !running.is_finished()) {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            self.state.send_replace(State::Coming);
-            *task = Some(runtime.spawn(subscribe_for_ever(
-                Arc::clone(&self.dialer),
+            self.state.send_replace(SubscriptionState::Connecting);
+            *task = Some(runtime.spawn(run_subscription(
+                Arc::clone(&self.connector),
                 format!("{}{}", channel_prefix(), self.client),
                 Arc::clone(&self.wakers),
                 self.state.clone(),
@@ -109,7 +111,7 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for WakeSubscription {
     fn drop(&mut self) {
         if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
             task.abort();
@@ -117,7 +119,7 @@ impl Drop for Ear {
     }
 }
 
-impl fmt::Debug for Ear {
+impl fmt::Debug for WakeSubscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ear")
             .field("state", &*self.state.borrow())
@@ -126,27 +128,24 @@ impl fmt::Debug for Ear {
     }
 }
 
-/// What a message names its waiter by: half a digest of the token. Whoever sees the message learns no secret.
-fn bell(token: &Token) -> String {
-    Sha256::digest(token.expose().as_bytes())
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+/// The wake key of a token in messages: half of its SHA-256, from which the
+/// token cannot be recovered.
+fn wake_key(token: &Token) -> String {
+    Sha256::digest(token.expose().as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-async fn subscribe_for_ever(
-    dialer: Arc<Dialer>,
+async fn run_subscription(
+    dialer: Arc<Connector>,
     channel: String,
-    wakers: Arc<Wakers>,
-    state: watch::Sender<State>,
+    wakers: Arc<WakeRegistry>,
+    state: watch::Sender<SubscriptionState>,
 ) {
-    let mut pause = FIRST_PAUSE;
+    let mut pause = FIRST_RETRY_PAUSE;
     loop {
         let lost = Arc::new(Notify::new());
         let (ring, gone) = (Arc::clone(&wakers), Arc::clone(&lost));
         let hear = move |info: PushInfo| {
-            match (info.kind, info.data.get(1).and_then(text)) {
+            match (info.kind, info.data.get(1).and_then(as_text)) {
                 (PushKind::Message, Some(bell)) => _ = ring.wake(bell),
                 (PushKind::Disconnection, _) => gone.notify_one(),
                 _ => {}
@@ -154,29 +153,33 @@ async fn subscribe_for_ever(
             Ok::<(), SendError>(())
         };
         let clock = dialer.options.clock.as_ref();
-        let attempt = Limit::new(clock, ATTEMPT);
+        let attempt = CallDeadline::new(clock, SUBSCRIBE_TIMEOUT);
         let subscribing = attempt.run(async {
-            let mut connection = dialer.dial("wake", hear).await.map_err(|err| err.to_string())?;
+            let mut connection =
+                dialer.connect_to_primary("wake", hear).await.map_err(|err| err.to_string())?;
             let done = connection.subscribe(channel.as_str()).await;
             done.map(|()| connection).map_err(|err| err.category().to_owned())
         });
         match subscribing.await {
             Some(Ok(connection)) => {
-                pause = FIRST_PAUSE;
-                state.send_replace(State::Up);
-                // Whatever was published while nobody listened is lost: everyone asks again.
+                pause = FIRST_RETRY_PAUSE;
+                state.send_replace(SubscriptionState::Subscribed);
+                // Messages published while the subscription was down are lost,
+                // so every waiter polls once.
                 wakers.wake_all();
                 lost.notified().await;
-                state.send_replace(State::Coming);
+                state.send_replace(SubscriptionState::Connecting);
                 drop(connection);
             }
             failed => {
-                state.send_replace(State::Failing);
+                state.send_replace(SubscriptionState::Failing);
                 let why = failed.and_then(Result::err);
                 tracing::debug!(why, "not subscribed; waiters poll meanwhile");
             }
         }
+        // With jitter: after a server restart, all clients would otherwise
+        // reconnect at the same moments.
         clock.sleep(dialer.options.random.jitter(pause)).await;
-        pause = (pause * 2).min(LAST_PAUSE);
+        pause = (pause * 2).min(MAX_RETRY_PAUSE);
     }
 }

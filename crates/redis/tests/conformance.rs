@@ -1,4 +1,4 @@
-//! The cases that every store passes, each on a server of its own.
+//! The conformance suite, each case on its own server.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use leasehold_redis::testkit::RedisServer;
 use leasehold_redis::{RedisOptions, RedisStore};
 use tokio::sync::Mutex;
 
-/// A server that keeps its data over a restart.
+/// A server that keeps its data across restarts.
 struct Redis {
     server: Mutex<RedisServer>,
     url: String,
@@ -16,12 +16,9 @@ struct Redis {
 
 #[allow(clippy::expect_used)] // Outside a test function, but of no use without a server either.
 async fn redis() -> Redis {
-    let server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
     let server = server.expect("redis-server must be installed");
-    Redis {
-        url: server.url(),
-        server: Mutex::new(server),
-    }
+    Redis { url: server.url(), server: Mutex::new(server) }
 }
 
 fn open(url: &str) -> anyhow::Result<SharedStore> {

@@ -1,4 +1,4 @@
-//! How a daemon is set up, with limits that hold without thinking about them.
+//! The daemon's configuration, with safe default limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,55 +6,56 @@ use std::time::Duration;
 
 use crate::auth::Rate;
 
-/// A daemon's settings.
+/// The configuration of a daemon.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where to listen. Other machines can reach it only with identities and TLS.
+    /// The address to listen on. A non-loopback address requires identities and TLS.
     pub listen: SocketAddr,
-    /// Who may do what; without it everybody on this machine may do everything.
+    /// The tokens file. Without it, and without client certificates, every local caller has all
+    /// rights.
     pub tokens: Option<PathBuf>,
-    /// The daemon's certificate.
+    /// The daemon's certificate; plain HTTP without it.
     pub tls: Option<TlsFiles>,
-    /// Listen on other addresses without TLS, because something in front of it speaks TLS.
+    /// Allows a non-loopback address without TLS, because a proxy in front terminates TLS.
     pub plaintext: bool,
-    /// Where the daemon keeps what must survive its restart; nothing survives without it.
-    pub state: Option<PathBuf>,
-    /// The largest body.
+    /// The directory for what must survive a restart; without it nothing does.
+    pub state_dir: Option<PathBuf>,
+    /// The largest request body in bytes; a rule may allow more for its route.
     pub body_limit: usize,
-    /// How long a body may take to arrive.
+    /// The time for a request body to arrive.
     pub body_timeout: Duration,
-    /// How long a head may take to arrive, and how long a connection may be idle.
+    /// The time for a request head to arrive, and for a connection to be idle.
     pub head_timeout: Duration,
-    /// How long a TLS handshake may take.
+    /// The time for a TLS handshake.
     pub handshake_timeout: Duration,
-    /// The most connections at once.
-    pub connections: usize,
-    /// The longest that a request waits, whatever it asks for.
-    pub longest_wait: Duration,
-    /// How often one identity may ask.
-    pub asking: Rate,
-    /// How often one identity may renew and release, whatever else it asks.
-    pub keeping: Rate,
-    /// How many events can be resumed.
-    pub events: usize,
-    /// How long holds may finish once the daemon is told to stop.
-    pub drain: Duration,
+    /// The maximum number of connections.
+    pub max_connections: usize,
+    /// The longest wait of a request, whatever it asks for.
+    pub max_wait: Duration,
+    /// The request rate of one identity.
+    pub request_rate: Rate,
+    /// The rate of renewals and releases of one identity, apart from its other requests.
+    pub renewal_rate: Rate,
+    /// How many past events an event stream can resume from.
+    pub resumable_events: usize,
+    /// The time for requests and holds to finish once the daemon is told to stop.
+    pub drain_timeout: Duration,
 }
 
-/// Files of a certificate.
+/// The files of a TLS certificate.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The certificate and those above it, PEM.
+    /// The certificate chain, PEM.
     pub cert: PathBuf,
-    /// Its key, PEM, readable by its owner only.
+    /// The private key, PEM; must be readable by its owner only.
     pub key: PathBuf,
-    /// Clients must show a certificate that one of these has signed.
+    /// If set, clients must present a certificate signed by one of these authorities, PEM.
     pub client_ca: Option<PathBuf>,
 }
 
 impl Config {
-    /// Listening here, with everything else as it should be for most.
+    /// Listens on this address, with defaults for everything else.
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
         Self {
@@ -62,50 +63,44 @@ impl Config {
             tokens: None,
             tls: None,
             plaintext: false,
-            state: None,
+            state_dir: None,
             body_limit: 16 * 1024,
             body_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
-            connections: 16_384,
-            longest_wait: Duration::from_secs(60),
-            asking: Rate {
-                per_second: 20_000.0,
-                burst: 40_000.0,
-            },
-            keeping: Rate {
-                per_second: 50_000.0,
-                burst: 100_000.0,
-            },
-            events: 10_000,
-            drain: Duration::from_secs(10),
+            max_connections: 16_384,
+            max_wait: Duration::from_secs(60),
+            request_rate: Rate { per_second: 20_000.0, burst: 40_000.0 },
+            renewal_rate: Rate { per_second: 50_000.0, burst: 100_000.0 },
+            resumable_events: 10_000,
+            drain_timeout: Duration::from_secs(10),
         }
     }
 
-    /// The most requests that wait at once: long polls, waiting acquires, streams. A quarter of the connections is left to those
-    /// that are answered at once, renewals above all.
+    /// The maximum number of waiting requests: long polls, waiting acquires, streams. A quarter of
+    /// the connections is reserved for requests that are answered at once, above all renewals.
     #[must_use]
-    pub fn waiters(&self) -> usize {
-        self.connections - self.connections.div_ceil(4)
+    pub fn max_waiters(&self) -> usize {
+        self.max_connections - self.max_connections.div_ceil(4)
     }
 
-    /// Clients are known by their certificates.
+    /// Whether clients are identified by certificates (mutual TLS).
     #[must_use]
-    pub fn mutual(&self) -> bool {
+    pub fn requires_client_certs(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
     }
 
-    /// Refuses what would let strangers in.
+    /// Refuses a configuration that would admit unidentified callers from other machines.
     ///
     /// # Errors
-    /// What is missing, and what to do.
+    /// Says what is missing and what to do.
     pub fn check(&self) -> Result<(), String> {
         if self.listen.ip().is_loopback() {
             return Ok(());
         }
-        if self.tokens.is_none() && !self.mutual() {
+        if self.tokens.is_none() && !self.requires_client_certs() {
             return Err(format!(
-                "{} can be reached from other machines, and nobody would be asked who they are\n\
+                "{} can be reached from other machines, and callers would not be authenticated\n\
                  name a file of API tokens with --tokens, or ask for certificates with --client-ca\n\
                  or listen on 127.0.0.1 only",
                 self.listen
@@ -128,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_are_kept_out_before_the_start() {
+    fn insecure_configurations_are_refused() {
         let files = |client_ca: bool| TlsFiles {
             cert: "c".into(),
             key: "k".into(),
@@ -151,11 +146,7 @@ mod tests {
             config.tls = (tls || mutual).then(|| files(mutual));
             config.plaintext = plaintext;
             let checked = config.check();
-            assert_eq!(
-                checked.is_ok(),
-                starts,
-                "{listen} {tokens} {tls} {mutual}: {checked:?}"
-            );
+            assert_eq!(checked.is_ok(), starts, "{listen} {tokens} {tls} {mutual}: {checked:?}");
             if let Err(said) = checked {
                 assert!(said.contains("--") && said.lines().count() <= 3, "{said}");
             }

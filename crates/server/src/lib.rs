@@ -1,9 +1,26 @@
-//! The daemon: the library's promises over HTTP.
+//! The daemon: Leasehold's locks and control plane over HTTP.
 //!
-//! The server adds nothing to the story. [`locks`](self) passes one question each on to the store, with the client's
-//! token; what it keeps for clients is a `Hold` in a map. Every request passes one gate ([`auth`]), which knows what each
-//! route demands and refuses what was not declared; every refusal is `application/problem+json`. [`Mount`] adds further
-//! routes behind the same gate.
+//! The server adds no lock semantics of its own. A lock route passes one request on to the store,
+//! with the client's token. A hold that the daemon keeps for a client is an ordinary `Hold` of the
+//! daemon's own lock client. Every request passes one middleware, the gate (see [`auth`]), which
+//! knows what each route requires and refuses undeclared routes. Every error response is
+//! `application/problem+json`. [`Mount`] adds routes of other crates behind the same gate.
+//!
+//! Map of the modules:
+//!
+//! - `api`: `routes` (the route table), `openapi`, `document` (extractors), `problem` (error
+//!   responses), and the handlers: `locks` (client-kept leases), `holds` (daemon-kept holds), `plane`
+//!   (jobs, approvals, workflows, runs), `policies`, `events`, `history`, `drills`, `health`,
+//!   `metrics`, `whoami`, `dashboard`.
+//! - [`auth`]: identities, rights, rate limits, and the gate.
+//! - `transport`: `connection`, `listener`, `tls`, `peer`, `browser` (checks of `Host` and `Origin`),
+//!   `scrape` (a listener for metrics only).
+//! - `state`: `app` (what handlers share), `state_db` (the daemon's SQLite file), `audit`
+//!   (hash-chained log), `record` (events, metrics, history), `metrics_registry`, `waiters`,
+//!   `wait_slots`, `undo` (acquires whose callers disconnected).
+//! - `server` (start and stop), `config`, `environment` (clock, randomness).
+//!
+//! Terms: see `docs/glossary.md`.
 //!
 //! ```no_run
 //! use leasehold_server::{Config, Server};
@@ -19,49 +36,24 @@
 //! # }
 //! ```
 
-mod app;
-mod audit;
+mod api;
 pub mod auth;
-mod codes;
 mod config;
-mod connection;
-mod dashboard;
-mod document;
-mod door;
-mod drills;
-mod events;
-mod health;
-mod holds;
-mod ledger;
-mod locks;
-mod me;
-mod metrics;
-mod numbers;
-mod openapi;
-mod parts;
-mod past;
-mod peer;
-mod places;
-mod plane;
-mod policies;
-mod problem;
-mod record;
-mod routes;
-mod scrape;
+mod environment;
 mod server;
-mod tls;
-mod waiters;
+mod state;
+mod transport;
 
-pub use audit::{Verified, verify as verify_audit};
-pub use codes::{CODES, Code};
+pub use api::document::Caller;
+pub use api::openapi::document as openapi_document;
+pub use api::problem::Refusal;
+pub use api::routes::Mount;
 pub use config::{Config, TlsFiles};
-pub use document::Caller;
-pub use door::Door;
-pub use ledger::{Full, Scribe, Step};
-pub use numbers::Numbers;
-pub use openapi::document as openapi_document;
-pub use parts::Parts;
-pub use problem::Refusal;
-pub use routes::Mount;
-pub use scrape::Scrape;
-pub use server::{Opened, Server, StartError};
+pub use environment::Environment;
+pub use leasehold_wire::ErrorCode;
+pub use server::{Server, StartError, UnboundServer};
+pub use state::audit::{ChainHead, verify as verify_audit};
+pub use state::metrics_registry::MetricsRegistry;
+pub use state::state_db::{DatabaseTask, DatabaseWriter, WriterFull};
+pub use transport::listener::ConnectionListener;
+pub use transport::scrape::MetricsListener;

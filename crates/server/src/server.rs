@@ -1,4 +1,4 @@
-//! The daemon itself: bound, then run until it is told to stop.
+//! Starts, runs and stops the daemon.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -6,102 +6,103 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Locks;
-use leasehold::clock::until;
+use leasehold::clock::run_until;
 use leasehold::event::Observer;
-use leasehold::leasehold_core::Builder;
+use leasehold::leasehold_core::LocksBuilder;
 use leasehold::store::SharedStore;
 use leasehold_plane::Plane;
 use leasehold_plane::scheduler::Scheduler;
 use tokio::net::TcpListener;
 
-use crate::app::{App, Desk, Key};
-use crate::audit::Audit;
+use crate::api::holds;
+use crate::api::plane::ServedPlane;
+use crate::api::routes::{Mount, router};
 use crate::auth::{Rules, Tokens};
 use crate::config::Config;
-use crate::connection::Connections;
-use crate::door::Door;
-use crate::holds;
-use crate::ledger::Ledger;
-use crate::parts::Parts;
-use crate::plane::Served;
-use crate::record::{Feed, History, Recorder};
-use crate::routes::{Mount, router};
-use crate::tls;
+use crate::environment::Environment;
+use crate::state::app::{App, ServerSetup, TokenKey};
+use crate::state::audit::Audit;
+use crate::state::record::{Feed, History, Recorder};
+use crate::state::state_db::StateDb;
+use crate::transport::connection::Connections;
+use crate::transport::listener::ConnectionListener;
+use crate::transport::tls;
 
-/// How long the holds of the last life are waited for before requests are taken.
-const PATIENCE: Duration = Duration::from_secs(5);
+// A store that is down must not keep the daemon from serving; the holds are resumed in the
+// background then.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a daemon does not start.
+/// Why a daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It would let strangers in, or a file cannot be used.
+    /// The configuration would admit unidentified callers from other machines, or a file cannot be
+    /// used.
     #[error("{0}")]
     Config(String),
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// Where.
+        /// The address from the configuration.
         address: SocketAddr,
-        /// Why not.
+        /// The operating system's error.
         error: std::io::Error,
     },
 }
 
-/// A daemon with its files and its client, not bound yet: for those whose routes need the client.
+/// A daemon with open files and a lock client, not yet bound. For callers whose routes need the
+/// client first.
 #[must_use = "nothing is bound until `bind`"]
-pub struct Opened {
+pub struct UnboundServer {
     config: Config,
     locks: Locks,
-    desk: Desk,
+    setup: ServerSetup,
 }
 
-impl Opened {
-    /// The daemon's own client.
+impl UnboundServer {
+    /// The daemon's own lock client.
     #[must_use]
     pub fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// Counts what a control plane has to tell among the daemon's own numbers.
+    /// An observer that counts a control plane's notes in the daemon's metrics.
     #[must_use]
-    pub fn plane_observer(&self) -> Arc<dyn leasehold_plane::note::Observer> {
-        Arc::clone(&self.desk.recorder) as _
+    pub fn plane_observer(&self) -> Arc<dyn leasehold_plane::events::PlaneObserver> {
+        Arc::clone(&self.setup.recorder) as _
     }
 
-    /// Serves this control plane too.
+    /// Serves this control plane on the daemon's address.
     pub fn with_plane(mut self, plane: Plane, scheduler: Scheduler) -> Self {
-        self.desk.recorder.metrics.begin(&self.locks, true);
-        self.desk.plane = Some(Served { plane, scheduler });
+        self.setup.recorder.metrics_registry.init_series(&self.locks, true);
+        self.setup.plane = Some(ServedPlane { plane, scheduler });
         self
     }
 
-    /// Takes up what the last life held, and binds.
+    /// Resumes the holds of the previous run and binds the configured address.
     ///
     /// # Errors
-    /// A file cannot be used, or the address is taken.
+    /// A file cannot be used, or the address is in use.
     pub async fn bind(self, mounts: Vec<Mount>) -> Result<Server, StartError> {
         let listen = self.config.listen;
-        let refuse = |error| StartError::Listen {
-            address: listen,
-            error,
-        };
+        let refuse = |error| StartError::Listen { address: listen, error };
         let listener = TcpListener::bind(listen).await.map_err(refuse)?;
         let address = listener.local_addr().map_err(refuse)?;
         self.serve_at(listener, address, mounts).await
     }
 
-    /// Takes up what the last life held, and gets ready to serve whoever comes through this door, which is at this address.
+    /// Resumes the holds of the previous run and prepares to serve connections of `listener`, which
+    /// is bound to `address`.
     ///
     /// # Errors
     /// A file cannot be used.
-    pub async fn serve_at<D: Door>(
+    pub async fn serve_at<D: ConnectionListener>(
         self,
-        door: D,
+        listener: D,
         address: SocketAddr,
         mounts: Vec<Mount>,
     ) -> Result<Server<D>, StartError> {
-        let Self { config, locks, desk } = self;
+        let Self { config, locks, setup: desk } = self;
         let acceptor = config.tls.as_ref().map(tls::acceptor).transpose();
         let acceptor = acceptor.map_err(StartError::Config)?;
         let tokens = config
@@ -112,14 +113,15 @@ impl Opened {
             .map_err(|error| StartError::Config(error.to_string()))?;
         let app = Arc::new(App::new(config, locks, tokens, desk));
         let (router, rules) = router(&app, mounts);
-        // Whatever the last life held has its id again before anyone can ask for it.
-        let resuming = holds::resume(&app);
-        let end = app.clock.now() + PATIENCE;
-        if until(&*app.clock, end, resuming).await.is_none() {
+        // Resume before serving: each hold of the previous run must own its id again before a
+        // client can request that id.
+        let resuming = holds::resume_holds(&app);
+        let end = app.clock.now() + RESUME_TIMEOUT;
+        if run_until(&*app.clock, end, resuming).await.is_none() {
             tracing::warn!("the store does not answer yet: holds of the last life are taken up when it does");
         }
         Ok(Server {
-            connections: Connections::new(Arc::clone(&app), router, door, acceptor),
+            connections: Connections::new(Arc::clone(&app), router, listener, acceptor),
             app,
             rules,
             address,
@@ -127,15 +129,13 @@ impl Opened {
     }
 }
 
-impl std::fmt::Debug for Opened {
+impl std::fmt::Debug for UnboundServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opened")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("Opened").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-/// A daemon that is bound and does not serve yet.
+/// A daemon that is bound but does not serve yet.
 #[derive(Debug)]
 #[must_use = "nothing is served until `run`"]
 pub struct Server<D = TcpListener> {
@@ -146,128 +146,124 @@ pub struct Server<D = TcpListener> {
 }
 
 impl Server {
-    /// [`open`](Self::open) and [`bind`](Opened::bind) at once.
+    /// [`open`](Self::open) followed by [`bind`](UnboundServer::bind).
     ///
     /// # Errors
-    /// As theirs.
+    /// The errors of both.
     pub async fn bind(
         config: Config,
         store: SharedStore,
-        setup: impl FnOnce(Builder) -> Builder,
+        setup: impl FnOnce(LocksBuilder) -> LocksBuilder,
         mounts: Vec<Mount>,
     ) -> Result<Self, StartError> {
         Self::open(config, store, setup).await?.bind(mounts).await
     }
 
-    /// Checks everything and opens the daemon's own files. `setup` sets up the daemon's client: its policies, above all.
+    /// Checks the configuration and opens the daemon's files. `setup` configures the daemon's lock
+    /// client, above all its policies.
     ///
     /// # Errors
-    /// It would let strangers in, or a file cannot be used.
+    /// The configuration would admit unidentified callers from other machines, or a file cannot be
+    /// used.
     pub async fn open(
         config: Config,
         store: SharedStore,
-        setup: impl FnOnce(Builder) -> Builder,
-    ) -> Result<Opened, StartError> {
-        Self::open_with(config, store, setup, Parts::default()).await
+        setup: impl FnOnce(LocksBuilder) -> LocksBuilder,
+    ) -> Result<UnboundServer, StartError> {
+        Self::open_with(config, store, setup, Environment::default()).await
     }
 
-    /// [`open`](Self::open) with another clock, source of chance and writer than the machine's.
+    /// [`open`](Self::open) with another clock, source of randomness and database writer.
     ///
     /// # Errors
-    /// As its.
+    /// As for [`open`](Self::open).
     pub async fn open_with(
         config: Config,
         store: SharedStore,
-        setup: impl FnOnce(Builder) -> Builder,
-        parts: Parts,
-    ) -> Result<Opened, StartError> {
+        setup: impl FnOnce(LocksBuilder) -> LocksBuilder,
+        parts: Environment,
+    ) -> Result<UnboundServer, StartError> {
+        // First of all: nothing is opened for a configuration that would be refused.
         config.check().map_err(StartError::Config)?;
-        let Parts {
-            clock,
-            random,
-            timing,
-            scribe,
-        } = parts;
-        let folder = config.state.as_deref();
+        let Environment { clock, random, timer: timing, writer: scribe } = parts;
+        let folder = config.state_dir.as_deref();
         let ledger = match scribe {
-            Some(scribe) => Ok(Ledger::with(scribe)),
-            None => Ledger::open(folder),
+            Some(scribe) => Ok(StateDb::with_writer(scribe)),
+            None => StateDb::open(folder),
         };
         let ledger = Arc::new(ledger.map_err(StartError::Config)?);
         let audit = Audit::open(folder, Arc::clone(&clock)).map_err(StartError::Config)?;
-        let key = Key::kept(&ledger, &random).await.map_err(StartError::Config)?;
+        let key = TokenKey::load_or_create(&ledger, &random).await.map_err(StartError::Config)?;
+        // Random, not counted: runs without a state directory must differ too.
         let epoch = random.bits();
         let recorder = Recorder::new(
             Arc::clone(&clock),
             store.capabilities().kind,
-            Feed::new(epoch, config.events),
+            Feed::new(epoch, config.resumable_events),
             History::new(Arc::clone(&ledger), epoch),
         );
         let observer: Arc<dyn Observer> = Arc::clone(&recorder) as _;
-        let builder = Locks::builder(store)
-            .clock(clock)
-            .random(Arc::clone(&random))
-            .observer(observer);
+        let builder = Locks::builder(store).clock(clock).random(Arc::clone(&random)).observer(observer);
         let locks = setup(builder).build();
         let locks = locks.map_err(|invalid| StartError::Config(invalid.to_string()))?;
-        recorder.metrics.begin(&locks, false);
-        let desk = Desk {
-            key,
+        recorder.metrics_registry.init_series(&locks, false);
+        let desk = ServerSetup {
+            token_key: key,
             random,
-            timing,
+            timer: timing,
             recorder,
             audit,
-            ledger,
+            state_db: ledger,
             plane: None,
         };
-        Ok(Opened { config, locks, desk })
+        Ok(UnboundServer { config, locks, setup: desk })
     }
 }
 
-impl<D: Door> Server<D> {
-    /// Where it listens.
+impl<D: ConnectionListener> Server<D> {
+    /// The bound address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL to reach it by.
+    /// The URL that clients use.
     #[must_use]
     pub fn url(&self) -> String {
-        let scheme = if self.app.config.tls.is_some() {
-            "https"
-        } else {
-            "http"
-        };
+        let scheme = if self.app.config.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Every route with its rule.
+    /// All routes with their rules.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// Serves until `stop` ends, then drains: no new connections, those who wait are told, requests finish within the
-    /// configured time.
-    /// Holds that the daemon keeps may be let go meanwhile; those whose clients may go on without it are left to the next
-    /// life, which takes them up.
+    /// Serves until `stop` completes, then drains: idle connections close, waiting requests return,
+    /// running requests finish within the configured time. Daemon-kept holds may be released
+    /// meanwhile. Holds whose clients may still be working are left to the next run, which resumes
+    /// them.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let watch = tokio::spawn(holds::watch(Arc::clone(&self.app)));
+        let watch = tokio::spawn(holds::watch_holds(Arc::clone(&self.app)));
         let end = self.connections.serve(stop).await;
+        // From here on only this function ends holds; the watch task would race with it.
         watch.abort();
         let app = self.app;
-        for id in app.holds.unattended(app.clock.now()) {
-            if let Some((hold, name)) = app.holds.take(&id, "shutdown", app.clock.now()) {
+        // No client waits for these any more, so they are released instead of resumed.
+        for id in app.holds.without_client(app.clock.now()) {
+            if let Some((hold, name)) = app.holds.remove(&id, "shutdown", app.clock.now()) {
                 let outcome = hold.release().await;
                 tracing::info!(%name, ?outcome, "a hold without a client was released");
             }
         }
-        app.holds.leave();
+        app.holds.leave_to_next_run();
         let fenced = app.locks.shutdown(Duration::ZERO).await.fenced;
-        // What holds and acquires have left behind would keep names shut for nobody: it is undone in the time that is left.
-        let left = app.locks.settled(end.since(app.clock.now())).await;
-        app.ledger.close().await;
+        // Undo what releases and acquires may have left in the store, in the remaining time.
+        // Otherwise names stay locked without a holder until the TTL ends.
+        let left = app.locks.drain(end.since(app.clock.now())).await;
+        // After everything above, which still writes to the database.
+        app.state_db.close().await;
         tracing::info!(fenced, ?left, "stopped");
     }
 }

@@ -1,82 +1,94 @@
-//! Asking for a lease.
+//! The acquire operation.
 
 use leasehold_core::Fence;
-use leasehold_core::store::{Answer, Ask, Busy, Cause, Failure, Grant, Mode};
+use leasehold_core::store::{
+    AcquireRequest, AcquireResponse, BusyLease, Grant, Mode, StoreError, StoreErrorKind,
+};
 
-use crate::error::Halt;
-use crate::lease::{self, Taker};
+use crate::error::StepError;
+use crate::lease::{self, Requester};
 use crate::step::{self, Step};
 use crate::waiter;
 
-/// Refuses what this store cannot do, before anything is queued.
-pub(crate) fn check(ask: &Ask) -> Result<(), Failure> {
-    match ask.mode {
+/// Refuses modes that this store does not support, before the job is queued.
+pub(crate) fn check(request: &AcquireRequest) -> Result<(), StoreError> {
+    match request.mode {
         Mode::Exclusive => Ok(()),
-        _ => Err(Failure::not_done(
-            Cause::Unsupported,
+        _ => Err(StoreError::not_done(
+            StoreErrorKind::Unsupported,
             "the SQLite store grants exclusive leases only: use another store for shared leases and permits",
         )),
     }
 }
 
-/// The four cases of [`Store::acquire`](leasehold_core::store::Store::acquire), in order. `address` is where
-/// a wake-up for this asker can be sent.
-pub(crate) fn run(step: &Step<'_>, ask: &Ask, address: Option<&str>) -> Result<Answer, Halt> {
-    let owner = step::owner(&ask.token);
-    if is_void(step, ask, &owner)? {
-        return Ok(Answer::Void);
+/// Runs the four cases of [`Store::acquire`](leasehold_core::store::Store::acquire), in order.
+/// `address` names the socket that receives wake-ups for this client.
+pub(crate) fn run(
+    step: &Step<'_>,
+    request: &AcquireRequest,
+    address: Option<&str>,
+) -> Result<AcquireResponse, StepError> {
+    let owner = step::owner_hash(&request.token);
+    // First of all: a late copy of an undone request must neither take the name nor queue.
+    if has_tombstone(step, request, &owner)? {
+        return Ok(AcquireResponse::Void);
     }
-    let taker = Taker {
-        holder: ask.token.holder(),
-        class: ask.token.class(),
-        owner: &owner,
-    };
-    let floor = ask.floor.map_or(0, Fence::get);
-    match lease::find(step, &ask.name)? {
+    let taker = Requester { holder: request.token.holder(), class: request.token.class(), owner: &owner };
+    let floor = request.floor.map_or(0, Fence::get);
+    match lease::find(step, &request.name)? {
         Some(live) if live.owner == owner => {
-            lease::extend(step, &ask.name, ask.kept())?;
-            Ok(granted(live.fence))
+            // The same token asks again, for example after a lost response: same lease, same fence.
+            lease::extend(step, &request.name, request.store_ttl())?;
+            Ok(granted_response(live.fence))
         }
         Some(live) => {
-            if let Some(stay) = ask.queue {
-                waiter::enter(step, &ask.name, &taker, address, floor, stay)?;
+            if let Some(stay) = request.queue {
+                waiter::enqueue(step, &request.name, &taker, address, floor, stay)?;
             }
-            Ok(Answer::Busy(Busy {
+            Ok(AcquireResponse::Busy(BusyLease {
                 holder: live.holder,
                 class: Some(live.class),
                 fence: Some(live.fence),
                 remaining: Some(live.remaining),
-                queued: ask.queue.is_some(),
+                queued: request.queue.is_some(),
             }))
         }
         None => {
-            let fence = lease::grant(step, &ask.name, &taker, floor, ask.kept())?;
-            waiter::leave(step, &ask.name, &owner)?;
-            Ok(granted(fence))
+            let fence = lease::grant(step, &request.name, &taker, floor, request.store_ttl())?;
+            // Remove the queue entry in the same step, or the next release would hand the
+            // lease over to its own holder.
+            waiter::remove_owner(step, &request.name, &owner)?;
+            Ok(granted_response(fence))
         }
     }
 }
 
-/// A waiter asks again. As long as nothing has changed for it, a look is the whole answer: hundreds of waiters that each
-/// took the write lock for every poll would keep it from the one whose turn it is. `None`: ask in full.
-pub(crate) fn look(step: &Step<'_>, ask: &Ask, address: Option<&str>) -> Result<Option<Answer>, Halt> {
-    let owner = step::owner(&ask.token);
-    let (Some(stay), Some(live)) = (ask.queue, lease::find(step, &ask.name)?) else {
+/// Answers a waiter's poll with a read, if nothing has changed for it. `None`
+/// means: run the full acquire.
+pub(crate) fn answer_poll_by_read(
+    step: &Step<'_>,
+    request: &AcquireRequest,
+    address: Option<&str>,
+) -> Result<Option<AcquireResponse>, StepError> {
+    let owner = step::owner_hash(&request.token);
+    // If hundreds of waiters took the write lock for every poll, the next
+    // holder would wait behind them.
+    let (Some(stay), Some(live)) = (request.queue, lease::find(step, &request.name)?) else {
         return Ok(None);
     };
-    if live.owner == owner || is_void(step, ask, &owner)? {
+    if live.owner == owner || has_tombstone(step, request, &owner)? {
         return Ok(None);
     }
-    // Its place must last well beyond the next poll, and lead to where it can be woken now. Its floor counts when it is
-    // handed the lease, so a higher one must be written down, unless the counter is beyond it anyway.
-    let floor = ask.floor.map_or(0, Fence::get);
-    match waiter::place(step, &ask.name, &owner)? {
+    // The queue entry must outlive the next poll and name the current socket. A higher floor must
+    // be stored, because the hand-over uses it. It need not be if the counter is already past it.
+    let floor = request.floor.map_or(0, Fence::get);
+    match waiter::find_entry(step, &request.name, &owner)? {
         Some(place)
-            if place.left >= stay / 2
+            if place.remaining >= stay / 2
                 && place.address.as_deref() == address
                 && floor <= place.floor.max(live.fence.get()) =>
         {
-            Ok(Some(Answer::Busy(Busy {
+            Ok(Some(AcquireResponse::Busy(BusyLease {
                 holder: live.holder,
                 class: Some(live.class),
                 fence: Some(live.fence),
@@ -88,12 +100,12 @@ pub(crate) fn look(step: &Step<'_>, ask: &Ask, address: Option<&str>) -> Result<
     }
 }
 
-fn granted(fence: Fence) -> Answer {
-    Answer::Granted(Grant { fence, ttl: None })
+fn granted_response(fence: Fence) -> AcquireResponse {
+    AcquireResponse::Granted(Grant { fence, ttl: None })
 }
 
-fn is_void(step: &Step<'_>, ask: &Ask, owner: &str) -> Result<bool, Halt> {
+fn has_tombstone(step: &Step<'_>, request: &AcquireRequest, owner: &str) -> Result<bool, StepError> {
     Ok(step
         .prepare_cached("SELECT 1 FROM tombstones WHERE owner = ?1 AND name = ?2 AND expires_ns > ?3")?
-        .exists((owner, ask.name.as_str(), step.now()))?)
+        .exists((owner, request.name.as_str(), step.now()))?)
 }

@@ -1,8 +1,9 @@
-//! One connection to the file, and the one way in which a step runs on it.
+//! One connection to the file, and the only way to run a step on it.
 //!
-//! A step is a transaction that takes the write lock before it reads (`BEGIN IMMEDIATE`): SQLite's deferred
-//! transactions fail half-way if someone else wrote after their first read. The clock is read once the lock
-//! is held, so that a step which waited does not judge leases by a moment that is long past.
+//! A step is a transaction that takes the write lock before it reads (`BEGIN IMMEDIATE`).
+//! SQLite's deferred transactions fail half-way if another process wrote after their first
+//! read. The clock is read after the lock is taken, so that a step which waited does not
+//! judge leases by an old time.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -14,241 +15,242 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::clock::Moment;
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::rng::Random;
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
-use crate::blocker::Blocker;
-use crate::error::{self, Halt, Stage};
+use crate::busy_timeout::BusyTimeout;
+use crate::error::{self, StepError, TransactionPhase};
 use crate::options::{Durability, SqliteOptions};
-use crate::patience::Patience;
 use crate::step::Step;
-use crate::transaction::{Kind, Transaction};
+use crate::transaction::{Transaction, TransactionKind};
+use crate::writer_watch::BlockingWriter;
 use crate::{purge, schema};
 
-/// What the log is cut down to once it has been carried over: four times what is usual.
-const LONGEST_LOG: i64 = 64 << 20;
+/// Size to which the log is truncated after a checkpoint: four times the usual one.
+const WAL_SIZE_LIMIT_BYTES: i64 = 64 << 20;
 
-/// How often one connection looks up who is in its way.
-const BLAME_EVERY: Duration = Duration::from_secs(1);
+/// Minimum interval between two lookups of the process that holds the write lock.
+const WRITER_LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What all connections of one store value share.
+/// Shared by all connections of one store value.
 #[derive(Debug)]
-pub(crate) struct Setting {
-    /// As the caller gave them, but with the file's true path.
+pub(crate) struct StoreConfig {
+    /// The caller's options, with the file's canonical path.
     pub(crate) options: SqliteOptions,
-    /// The boot all leases of this value belong to.
+    /// Boot to which all leases of this store value belong.
     pub(crate) boot: String,
 }
 
-/// The file as the kernel knows it: another one under the same path is another truth.
-type Inode = (u64, u64);
+/// Device and inode: a new file under the same path has other leases.
+type FileId = (u64, u64);
 
-/// A connection that was found fit for use.
+/// A connection that has passed all checks.
 pub(crate) struct Session {
-    /// Used by one thread only, which owns this session.
+    /// Used only by the thread that owns this session.
     db: Connection,
-    /// How to open the file anew, should that be needed.
-    setting: Arc<Setting>,
-    /// Set at the beginning of every step, read by the busy handler.
-    patience: Arc<Patience>,
-    /// What was opened.
-    inode: Inode,
-    /// Steps since the last clean-up.
-    since_purge: u32,
-    /// Who was in the way when that was last looked up.
-    blamed: RefCell<Option<(Moment, Option<Blocker>)>>,
-    /// Those who were told to wait: their next ask may be answered by a look.
-    pub(crate) waiting: Waiting,
+    /// Needed to open the file again.
+    config: Arc<StoreConfig>,
+    /// Set at the start of every step, read by the busy handler.
+    busy_timeout: Arc<BusyTimeout>,
+    /// Identity of the file that was opened.
+    file_id: FileId,
+    /// Steps since the last purge.
+    steps_since_purge: u32,
+    /// Result and time of the last lookup of the write lock's holder.
+    last_writer: RefCell<Option<(Moment, Option<BlockingWriter>)>>,
+    /// Waiters whose next poll may be answered by a read.
+    pub(crate) known_waiters: KnownWaiters,
 }
 
-/// Waiters of this session, by the hash of their token. Bounded: whoever is not in it is answered in full.
+/// Waiters of this session, by owner hash. Bounded; a waiter that is not in it gets a full acquire.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(HashSet<String>);
+pub(crate) struct KnownWaiters(HashSet<String>);
 
-impl Waiting {
-    const MOST: usize = 16 * 1024;
+impl KnownWaiters {
+    const MAX_KNOWN_WAITERS: usize = 16 * 1024;
 
-    /// Was it told to wait?
-    pub(crate) fn has(&self, owner: &str) -> bool {
+    pub(crate) fn contains(&self, owner: &str) -> bool {
         self.0.contains(owner)
     }
 
-    /// It was told to wait, or no longer.
-    pub(crate) fn set(&mut self, owner: &str, waits: bool) {
+    /// Records whether the last response put this owner into the queue.
+    pub(crate) fn set_waiting(&mut self, owner: &str, waits: bool) {
         if !waits {
             self.0.remove(owner);
-        } else if self.0.len() < Self::MOST {
+        } else if self.0.len() < Self::MAX_KNOWN_WAITERS {
             self.0.insert(owner.to_owned());
         }
     }
 }
 
 impl Session {
-    /// Opens the file, making it and its tables if need be.
-    pub(crate) fn open(setting: &Arc<Setting>) -> Result<Self, Failure> {
+    /// Opens the file. Creates the file and its tables if they are missing.
+    pub(crate) fn open(setting: &Arc<StoreConfig>) -> Result<Self, StoreError> {
         let options = &setting.options;
-        create(options)?;
-        let patience = Patience::new(Arc::clone(&options.clock), Arc::clone(&options.random));
-        patience.allow(options.busy_timeout);
+        create_file(&options.path, &*options.random)?;
+        let patience = BusyTimeout::new(Arc::clone(&options.clock), Arc::clone(&options.random));
+        patience.start_step(options.busy_timeout);
         let mut tries = 0;
         loop {
             match Self::prepare(setting, &patience) {
-                // SQLite does not wait by itself where it fears a deadlock: while the journal mode changes
-                // and while the last user of a file closes it.
-                Err(Halt::Sqlite(error)) if is_busy(&error) && patience.wait(tries) => tries += 1,
-                Err(Halt::Sqlite(error)) if is_busy(&error) => {
-                    return Err(error::busy(error, Blocker::of(&options.path).as_ref()));
+                // Where SQLite fears a deadlock, it returns "busy" without calling
+                // the busy handler. That is while the journal mode changes, and while
+                // the last user closes the file.
+                Err(StepError::Sqlite(error)) if is_busy(&error) && patience.wait_before_retry(tries) => {
+                    tries += 1
                 }
-                Err(halt) => return Err(halt.judge(Stage::Open)),
+                Err(StepError::Sqlite(error)) if is_busy(&error) => {
+                    return Err(error::busy_error(error, BlockingWriter::find(&options.path).as_ref()));
+                }
+                Err(halt) => return Err(halt.into_store_error(TransactionPhase::Open)),
                 Ok(session) => return Ok(session),
             }
         }
     }
 
-    /// One attempt to get a connection fit for use. Everything in it can be repeated: another process may
-    /// have done any part of it meanwhile.
-    fn prepare(setting: &Arc<Setting>, patience: &Arc<Patience>) -> Result<Self, Halt> {
+    /// One attempt to open and check the file. Every part can be repeated, since another
+    /// process may do the same meanwhile.
+    fn prepare(setting: &Arc<StoreConfig>, patience: &Arc<BusyTimeout>) -> Result<Self, StepError> {
         let options = &setting.options;
-        let inode = inode(&options.path)?;
-        // Without CREATE: the file is ours to make, with permissions of our choice. Without URI: a path is a
-        // path.
+        let inode = file_id(&options.path)?;
+        // Without CREATE: `create_file` makes the file, with its own permissions. Without URI: a
+        // `?` in a path is just a character.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut db = Connection::open_with_flags(&options.path, flags)?;
         let waiting = Arc::clone(patience);
         db.busy_handler(Some(move |tries: i32| {
-            waiting.wait(u32::try_from(tries).unwrap_or(0))
+            waiting.wait_before_retry(u32::try_from(tries).unwrap_or(0))
         }))?;
         if db.is_readonly("main")? {
-            return Err(Failure::not_done(
-                Cause::ReadOnly,
-                format!(
-                    "{} cannot be written: check its permissions and the mount",
-                    options.path.display()
-                ),
+            return Err(StoreError::not_done(
+                StoreErrorKind::ReadOnly,
+                format!("{} cannot be written: check its permissions and the mount", options.path.display()),
             )
             .into());
         }
         db.set_prepared_statement_cache_capacity(32);
-        // Otherwise SQLite compiles a prepared statement anew for many a new value, to plan for that one.
+        // Keeps query plans stable. Otherwise SQLite re-prepares a statement
+        // for many new parameter values.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        schema::ensure(&db)?;
+        schema::ensure_tables(&db)?;
         db.pragma_update(None, "synchronous", options.durability.pragma())?;
-        // Four times as long a log as usual before it is carried over into the file: that is when the disk is
-        // waited for.
+        // Four times the default. Each checkpoint waits for the disk, so rarer
+        // checkpoints mean fewer waits.
         db.pragma_update_and_check(None, "wal_autocheckpoint", 4000, |_| Ok(()))?;
-        // After a burst the log would keep its largest size for ever. Many writers make it a little longer than
-        // the above each time, so the limit is far from that: cutting it off, and making it longer again, are
-        // done by someone who holds the write lock, and wait for the filesystem's own writing.
-        db.pragma_update_and_check(None, "journal_size_limit", LONGEST_LOG, |_| Ok(()))?;
-        schema::adopt(&db, &setting.boot)?;
+        // Without a limit, the log keeps its largest size after a burst. The limit is far above the
+        // checkpoint size, which many writers exceed a little each time. Truncating and growing the
+        // log happens under the write lock and waits for the filesystem.
+        db.pragma_update_and_check(None, "journal_size_limit", WAL_SIZE_LIMIT_BYTES, |_| Ok(()))?;
+        schema::adopt_boot(&db, &setting.boot)?;
         Ok(Self {
             db,
-            setting: Arc::clone(setting),
-            patience: Arc::clone(patience),
-            inode,
-            since_purge: purge::EVERY,
-            blamed: RefCell::new(None),
-            waiting: Waiting::default(),
+            config: Arc::clone(setting),
+            busy_timeout: Arc::clone(patience),
+            file_id: inode,
+            steps_since_purge: purge::PURGE_INTERVAL_STEPS,
+            last_writer: RefCell::new(None),
+            known_waiters: KnownWaiters::default(),
         })
     }
 
-    /// Runs one step that may change something, all or nothing.
-    pub(crate) fn write<T, F>(&mut self, limit: Duration, work: F) -> Result<T, Failure>
+    /// Runs one step that may write. Its changes are applied completely or not at all.
+    pub(crate) fn write<T, F>(&mut self, limit: Duration, work: F) -> Result<T, StoreError>
     where
-        F: FnOnce(&Step<'_>) -> Result<T, Halt>,
+        F: FnOnce(&Step<'_>) -> Result<T, StepError>,
     {
-        self.refresh()?;
-        self.patience
-            .allow(in_time(limit).min(self.setting.options.busy_timeout));
-        let clean = self.since_purge >= purge::EVERY;
-        let (out, to_disk) = self.attempt(Kind::Write, |step| {
+        self.reopen_if_replaced()?;
+        self.busy_timeout.start_step(lock_wait_limit(limit).min(self.config.options.busy_timeout));
+        let clean = self.steps_since_purge >= purge::PURGE_INTERVAL_STEPS;
+        let (out, to_disk) = self.run_transaction(TransactionKind::Write, |step| {
             let out = work(step)?;
             if clean {
+                // In the caller's transaction: a purge of its own would take
+                // the write lock once more.
                 purge::run(step)?;
             }
-            Ok((out, step.must_reach_disk()))
+            Ok((out, step.is_sync_required()))
         })?;
-        self.since_purge = if clean { 0 } else { self.since_purge + 1 };
-        if to_disk && self.setting.options.durability == Durability::Normal {
+        self.steps_since_purge = if clean { 0 } else { self.steps_since_purge + 1 };
+        if to_disk && self.config.options.durability == Durability::Normal {
             self.sync_log()?;
         }
         Ok(out)
     }
 
-    /// Runs one step that only looks. In WAL mode it neither waits for writers nor holds them up.
-    pub(crate) fn read<T, F>(&mut self, limit: Duration, work: F) -> Result<T, Failure>
+    /// Runs one step that only reads. In WAL mode it neither waits for writers nor blocks them.
+    pub(crate) fn read<T, F>(&mut self, limit: Duration, work: F) -> Result<T, StoreError>
     where
-        F: FnOnce(&Step<'_>) -> Result<T, Halt>,
+        F: FnOnce(&Step<'_>) -> Result<T, StepError>,
     {
-        self.refresh()?;
-        self.patience
-            .allow(in_time(limit).min(self.setting.options.busy_timeout));
-        self.attempt(Kind::Read, work)
+        self.reopen_if_replaced()?;
+        self.busy_timeout.start_step(lock_wait_limit(limit).min(self.config.options.busy_timeout));
+        self.run_transaction(TransactionKind::Read, work)
     }
 
-    /// The one place where a transaction begins and ends, and so the one that knows which half of the table
-    /// of errors applies. Every step first makes sure that the file is still this boot's.
-    fn attempt<T, F>(&self, kind: Kind, work: F) -> Result<T, Failure>
+    /// Begins and ends every transaction, so it knows whether an error came
+    /// before or at the `COMMIT`.
+    fn run_transaction<T, F>(&self, kind: TransactionKind, work: F) -> Result<T, StoreError>
     where
-        F: FnOnce(&Step<'_>) -> Result<T, Halt>,
+        F: FnOnce(&Step<'_>) -> Result<T, StepError>,
     {
-        let setting = Arc::clone(&self.setting);
-        let transaction = Transaction::begin(&self.db, kind).map_err(|error| self.not_begun(error))?;
+        let setting = Arc::clone(&self.config);
+        let transaction = Transaction::begin(&self.db, kind).map_err(|error| self.begin_error(error))?;
         let clock = &setting.options.clock;
         let step = Step::new(&self.db, clock.now(), clock.wall());
-        // Dropping the transaction on the way out rolls it back.
+        // An early return drops the transaction, which rolls it back.
+        // In every step: another host may have adopted the file since it was opened.
         let out = schema::check_boot(&step, &setting.boot)
             .and_then(|()| work(&step))
-            .map_err(|halt| halt.judge(Stage::Open))?;
-        transaction
-            .commit()
-            .map_err(|error| error::judge(error, Stage::Commit))?;
+            .map_err(|halt| halt.into_store_error(TransactionPhase::Open))?;
+        transaction.commit().map_err(|error| error::classify(error, TransactionPhase::Commit))?;
         Ok(out)
     }
 
-    /// A step that could not begin. If others were in its way it says who. That is not looked up at every try, because the list of locks is the
-    /// whole host's, and nobody can lock anything while it is read.
-    fn not_begun(&self, error: rusqlite::Error) -> Failure {
+    /// Turns an error of `BEGIN` into a store error; names the process that holds the write lock.
+    fn begin_error(&self, error: rusqlite::Error) -> StoreError {
         if !is_busy(&error) {
-            return error::judge(error, Stage::Open);
+            return error::classify(error, TransactionPhase::Open);
         }
-        let now = self.setting.options.clock.now();
-        let mut blamed = self.blamed.borrow_mut();
-        if blamed
-            .as_ref()
-            .is_none_or(|(at, _)| now.since(*at) >= BLAME_EVERY)
-        {
-            *blamed = Some((now, Blocker::of(&self.setting.options.path)));
+        let now = self.config.options.clock.now();
+        // Rate-limited: the kernel's lock list covers the whole host, and no process can
+        // lock anything while it is read.
+        let mut blamed = self.last_writer.borrow_mut();
+        if blamed.as_ref().is_none_or(|(at, _)| now.since(*at) >= WRITER_LOOKUP_INTERVAL) {
+            *blamed = Some((now, BlockingWriter::find(&self.config.options.path)));
         }
-        error::busy(error, blamed.as_ref().and_then(|(_, blocker)| blocker.as_ref()))
+        error::busy_error(error, blamed.as_ref().and_then(|(_, blocker)| blocker.as_ref()))
     }
 
-    /// Opens the file anew if it was removed or replaced: who writes into a removed file is alone with it.
-    fn refresh(&mut self) -> Result<(), Failure> {
-        if inode(&self.setting.options.path).is_ok_and(|found| found == self.inode) {
+    /// Opens the file again if it was removed or replaced.
+    fn reopen_if_replaced(&mut self) -> Result<(), StoreError> {
+        // A removed file stays usable through its descriptor, but no other
+        // process sees what is written there.
+        if file_id(&self.config.options.path).is_ok_and(|found| found == self.file_id) {
             return Ok(());
         }
         tracing::warn!(
-            path = %self.setting.options.path.display(),
-            "the lock database was removed or replaced: opening it anew"
+            path = %self.config.options.path.display(),
+            "the lock database was removed or replaced: reopening it"
         );
-        *self = Self::open(&Arc::clone(&self.setting))?;
+        *self = Self::open(&Arc::clone(&self.config))?;
         Ok(())
     }
 
-    /// Waits until the log, and with it the last step, is on the disk. SQLite locks other files than its log,
-    /// so opening and closing that one here disturbs no lock.
-    fn sync_log(&self) -> Result<(), Failure> {
-        let path = &self.setting.options.path;
-        let synced = File::open(beside(path, "-wal"))
+    /// Waits until the log, and with it the last step, is on the disk.
+    fn sync_log(&self) -> Result<(), StoreError> {
+        let path = &self.config.options.path;
+        // Closing a file drops this process's POSIX locks on it. SQLite never locks its log file,
+        // so opening and closing it here is safe.
+        let synced = File::open(with_suffix(path, "-wal"))
             .and_then(|log| log.sync_data())
             .and_then(|()| File::open(folder_of(path))?.sync_all());
         synced.map_err(|error| {
-            Failure::unknown(
-                Cause::Unreachable,
+            StoreError::unknown(
+                StoreErrorKind::Unreachable,
                 "the step was made but the disk did not confirm it: check the disk and the kernel's log",
             )
             .with_source(error)
@@ -256,20 +258,22 @@ impl Session {
     }
 }
 
-/// How long a step may wait so that its answer, which is definite and names who is in the way, comes before its asker has stopped listening
-/// and must take it for unknown.
-fn in_time(limit: Duration) -> Duration {
+/// How long a step may wait for the lock. Slightly less than the call's limit, so that the definite
+/// response arrives before the caller times out.
+fn lock_wait_limit(limit: Duration) -> Duration {
+    // A caller that times out must treat the outcome as unknown, and does not
+    // learn which process blocks.
     limit - (limit / 20).min(Duration::from_millis(100))
 }
 
-/// The file's path with something appended to its name.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// Appends a suffix to the file name of a path.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// The folder a file is in.
+/// The folder of a file; `.` for a bare file name.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -277,79 +281,69 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Makes the folder of a file.
-pub(crate) fn create_folder(path: &Path) -> Result<(), Failure> {
+/// Creates the folder of a file.
+pub(crate) fn create_folder(path: &Path) -> Result<(), StoreError> {
     let folder = folder_of(path);
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(|error| error::preparing(error, format_args!("cannot make the folder {}", folder.display())))
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
+        error::prepare_error(error, format_args!("cannot make the folder {}", folder.display()))
+    })
 }
 
-/// Makes an empty file that only its owner can read, unless there is one.
-///
-/// It is made under another name first: closing any descriptor of a database drops all the locks this process
-/// has on it, so the file must not be opened here once others can know its name.
-pub(crate) fn create(options: &SqliteOptions) -> Result<(), Failure> {
-    let path = &options.path;
+/// Creates an empty file with mode 0600, unless the file exists.
+// It gets another name first: closing any descriptor of a database drops all POSIX locks of this
+// process on it. So the file must not be open here once other threads can find it under its name.
+pub(crate) fn create_file(path: &Path, random: &dyn Random) -> Result<(), StoreError> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    let fresh = beside(path, &format!(".new-{:016x}", options.random.bits()));
+    let fresh = with_suffix(path, &format!(".new-{:016x}", random.bits()));
     let make = || -> io::Result<()> {
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&fresh)?;
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
         let moved = match rustix::fs::renameat_with(CWD, &fresh, CWD, path, RenameFlags::NOREPLACE) {
-            // Some filesystems cannot rename without replacing; a link never replaces.
+            // Some filesystems cannot rename without replacing. A hard link never replaces.
             Err(Errno::INVAL) => fs::hard_link(&fresh, path),
             other => other.map_err(io::Error::from),
         };
-        // It is gone if the rename worked; in all other cases it is of no use any more.
+        // After a successful rename it no longer exists; in all other cases it is garbage.
         drop(fs::remove_file(&fresh));
         match moved {
-            // Another process was faster: its file is as good as ours.
+            // Another process created the file first: use that one.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             other => other,
         }
     };
-    make()
-        .map_err(|error| error::preparing(error, format_args!("cannot make the database {}", path.display())))
+    make().map_err(|error| {
+        error::prepare_error(error, format_args!("cannot make the database {}", path.display()))
+    })
 }
 
-/// Which file is under this path now, if it is one.
-fn inode(path: &Path) -> Result<Inode, Failure> {
+/// Identity of the file under this path; an error if it is not a regular file.
+fn file_id(path: &Path) -> Result<FileId, StoreError> {
     let found = fs::metadata(path).map_err(|error| {
-        error::preparing(error, format_args!("cannot find the database {}", path.display()))
+        error::prepare_error(error, format_args!("cannot find the database {}", path.display()))
     })?;
     if found.is_file() {
         Ok((found.dev(), found.ino()))
     } else {
-        Err(Failure::not_done(
-            Cause::Misconfigured,
+        Err(StoreError::not_done(
+            StoreErrorKind::Misconfigured,
             format!("{} is not a file: name the database file itself", path.display()),
         ))
     }
 }
 
-/// Others were faster, and will be done in a moment.
+/// Whether another connection holds the lock, so that a retry may succeed.
 fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-    )
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// The wall clock in microseconds; 0 before 1970.
-pub(crate) fn micros(wall: SystemTime) -> u64 {
+/// The wall clock as microseconds since 1970; 0 before that.
+pub(crate) fn unix_micros(wall: SystemTime) -> u64 {
     wall.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// A moment as the database keeps it.
-pub(crate) fn nanos(moment: Moment) -> i64 {
+/// Converts a moment to its column value.
+pub(crate) fn moment_to_nanos(moment: Moment) -> i64 {
     i64::try_from(moment.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,5 @@
-//! What can be wrong with a file, or with the place where it is or would be. Nothing is made and nothing is changed.
+//! Findings about a database file and its place, for `leasehold doctor`.
+//! Creates and changes nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,54 +11,60 @@ use leasehold_core::store::{Examination, Finding};
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Access, access, statvfs};
 
-use crate::boot;
 use crate::connection::folder_of;
 use crate::filesystem::{self, Filesystem};
-use crate::schema::{APPLICATION, VERSION, boot_of};
+use crate::options::{Durability, SqliteOptions};
+use crate::schema::{APPLICATION_ID, SCHEMA_VERSION, stored_boot_id};
+use crate::{boot, promise};
 
-/// Below this, nothing can be written for long.
-const FULL: u64 = 1 << 20;
-/// Below this, the log of a busy store may not fit.
-const TIGHT: u64 = 64 << 20;
-/// How long a look may wait for other processes.
-const WAIT: Duration = Duration::from_secs(2);
+/// Less free space than this stops writes soon.
+const MIN_FREE_BYTES: u64 = 1 << 20;
+/// Less free space than this may not hold the log of a busy store, which is
+/// truncated only above this size.
+const LOW_FREE_BYTES: u64 = 64 << 20;
+/// How long the examination waits for other processes' locks.
+const EXAMINE_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Examines a file. Blocks for as long as reading it takes.
+/// Examines a file and the place where it is or would be. Blocks while it reads the file.
 #[must_use]
-pub fn examine(path: &Path) -> Examination {
+pub fn examine(options: &SqliteOptions) -> Examination {
+    let path = options.path();
     let mut out = Examination::default();
-    let place = existing(path);
-    out.fact("file", path.display().to_string());
-    host(&mut out);
+    let place = nearest_existing_folder(path);
+    out.add_fact("file", path.display().to_string());
+    check_boot_clock(&mut out);
     if let Some(folder) = &place {
-        lies_on(folder, &mut out);
-        space(folder, &mut out);
+        check_filesystem(folder, options.durability, &mut out);
+        check_free_space(folder, &mut out);
     }
     match fs::metadata(path) {
-        Ok(found) if !found.is_file() => out.found(Finding::breaks(
-            "sqlite.file",
-            format!("{} is not a file", path.display()),
-            "name the database file itself",
-        )),
+        Ok(found) if !found.is_file() => out.add_finding(
+            Finding::breaks(
+                "sqlite.file",
+                format!("{} is not a file", path.display()),
+                "name the database file itself",
+            )
+            .fatal(),
+        ),
         Ok(found) => {
-            permissions(path, found.permissions().mode(), &mut out);
-            contents(path, &mut out);
+            check_permissions(path, found.permissions().mode(), &mut out);
+            check_contents(path, &mut out);
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            missing(path, place.as_deref(), &mut out)
+            report_missing_file(path, place.as_deref(), &mut out)
         }
-        Err(error) => out.found(Finding::breaks(
+        Err(error) => out.add_finding(Finding::breaks(
             "sqlite.permission",
             format!("{} cannot be looked at: {error}", path.display()),
             "let this user into every folder above it",
         )),
     }
-    out.sort();
+    out.sort_findings();
     out
 }
 
-/// The folder that the file is in or would be in, or the nearest one above that exists.
-fn existing(path: &Path) -> Option<PathBuf> {
+/// The file's folder, or its nearest ancestor that exists.
+fn nearest_existing_folder(path: &Path) -> Option<PathBuf> {
     let true_path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let mut folder = folder_of(&true_path);
     while !folder.is_dir() {
@@ -66,10 +73,10 @@ fn existing(path: &Path) -> Option<PathBuf> {
     Some(folder.to_path_buf())
 }
 
-/// The clock that leases live by.
-fn host(out: &mut Examination) {
-    if let Err(failure) = boot::read() {
-        out.found(Finding::breaks(
+/// Checks the boot clock, by which leases expire.
+fn check_boot_clock(out: &mut Examination) {
+    if let Err(failure) = boot::read_boot_id() {
+        out.add_finding(Finding::breaks(
             "sqlite.boot-clock",
             failure.message().to_owned(),
             "mount /proc and run without a time namespace that shifts the boot clock",
@@ -77,26 +84,30 @@ fn host(out: &mut Examination) {
     }
 }
 
-fn lies_on(folder: &Path, out: &mut Examination) {
+fn check_filesystem(folder: &Path, durability: Durability, out: &mut Examination) {
     let shown = folder.display();
-    match Filesystem::of(folder) {
-        Ok(Filesystem::Shared(kind)) => out.found(Finding::breaks(
+    let filesystem = Filesystem::detect(folder);
+    out.promised = filesystem.as_ref().ok().map(|filesystem| promise::report(*filesystem, durability));
+    match filesystem {
+        Ok(Filesystem::Shared(kind)) => out.add_finding(Finding::breaks(
             "sqlite.network-filesystem",
             format!("{shown} is on {kind}: file locks cannot be trusted there, and other hosts' clocks differ"),
             "put the file on a local disk, or use a store with a server for several hosts",
         )),
-        Ok(Filesystem::Memory) => out.found(Finding::breaks(
+        Ok(Filesystem::Memory) => out.add_finding(Finding::breaks(
             "sqlite.memory-filesystem",
             format!("{shown} is in memory: a reboot takes the fence counters away, and then only the wall clock keeps fences growing"),
             "put the file on a disk, e.g. under /var/lib",
         )),
-        Ok(Filesystem::Local) if filesystem::is_layered(folder) => out.found(Finding::risk(
+        // An overlay is local, and it works: whether it is wrong depends on which processes
+        // share the file. Hence a risk.
+        Ok(Filesystem::Local) if filesystem::is_container_layer(folder) => out.add_finding(Finding::risk(
             "sqlite.container-layer",
             format!("{shown} is in a container's own layer: other containers do not see it, and it goes with the container"),
             "put the file on a volume that all of them mount",
         )),
         Ok(Filesystem::Local) => {}
-        Err(failure) => out.found(Finding::risk(
+        Err(failure) => out.add_finding(Finding::risk(
             "sqlite.filesystem",
             format!("cannot see what {shown} is on: {}", failure.message()),
             "let this user into the folder",
@@ -104,19 +115,19 @@ fn lies_on(folder: &Path, out: &mut Examination) {
     }
 }
 
-fn space(folder: &Path, out: &mut Examination) {
+fn check_free_space(folder: &Path, out: &mut Examination) {
     let Ok(found) = statvfs(folder) else { return };
     let free = found.f_bavail.saturating_mul(found.f_frsize);
-    out.fact("free", format!("{} MiB", free >> 20));
+    out.add_fact("free", format!("{} MiB", free >> 20));
     let what = format!("{} KiB are free on the disk of {}", free >> 10, folder.display());
-    if free < FULL {
-        out.found(Finding::breaks(
+    if free < MIN_FREE_BYTES {
+        out.add_finding(Finding::breaks(
             "sqlite.disk-space",
             format!("{what}: no lock can be granted or renewed"),
             "make room on the disk",
         ));
-    } else if free < TIGHT {
-        out.found(Finding::risk(
+    } else if free < LOW_FREE_BYTES {
+        out.add_finding(Finding::risk(
             "sqlite.disk-space",
             format!("{what}: the log of a busy store may need more"),
             "make room on the disk",
@@ -124,10 +135,10 @@ fn space(folder: &Path, out: &mut Examination) {
     }
 }
 
-fn permissions(path: &Path, mode: u32, out: &mut Examination) {
+fn check_permissions(path: &Path, mode: u32, out: &mut Examination) {
     let shown = path.display();
     if mode & 0o002 != 0 {
-        out.found(Finding::breaks(
+        out.add_finding(Finding::breaks(
             "sqlite.permission",
             format!(
                 "everyone on this host can write {shown} (mode {:o}): anyone can end anyone's lock",
@@ -136,7 +147,7 @@ fn permissions(path: &Path, mode: u32, out: &mut Examination) {
             format!("run chmod o-w {shown}"),
         ));
     } else if mode & 0o004 != 0 {
-        out.found(Finding::note(
+        out.add_finding(Finding::note(
             "sqlite.permission",
             format!(
                 "everyone on this host can read {shown} (mode {:o}): names and holders, not tokens",
@@ -147,28 +158,23 @@ fn permissions(path: &Path, mode: u32, out: &mut Examination) {
     }
     let folder = folder_of(path);
     for (what, place, need) in [
+        // Every user of the file creates or opens `-wal` and `-shm` beside it, so the
+        // folder must be writable too.
         ("the file", path, Access::READ_OK | Access::WRITE_OK),
-        (
-            "its folder, where the log goes,",
-            folder,
-            Access::WRITE_OK | Access::EXEC_OK,
-        ),
+        ("its folder, where the log goes,", folder, Access::WRITE_OK | Access::EXEC_OK),
     ] {
         if let Err(error) = access(place, need) {
-            out.found(Finding::breaks(
+            out.add_finding(Finding::breaks(
                 "sqlite.permission",
-                format!(
-                    "{what} {} cannot be written by this user: {error}",
-                    place.display()
-                ),
+                format!("{what} {} cannot be written by this user: {error}", place.display()),
                 "give this user the right, or mount the disk for writing",
             ));
         }
     }
 }
 
-fn missing(path: &Path, place: Option<&Path>, out: &mut Examination) {
-    out.found(Finding::note(
+fn report_missing_file(path: &Path, place: Option<&Path>, out: &mut Examination) {
+    out.add_finding(Finding::note(
         "sqlite.missing",
         format!("{} is not there yet; the first use makes it", path.display()),
         "run `leasehold store init` to make it now",
@@ -176,7 +182,7 @@ fn missing(path: &Path, place: Option<&Path>, out: &mut Examination) {
     if let Some(folder) = place
         && let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK)
     {
-        out.found(Finding::breaks(
+        out.add_finding(Finding::breaks(
             "sqlite.permission",
             format!("{} cannot be written by this user: {error}", folder.display()),
             "give this user the right to make the file there, or name another place",
@@ -184,65 +190,76 @@ fn missing(path: &Path, place: Option<&Path>, out: &mut Examination) {
     }
 }
 
-fn contents(path: &Path, out: &mut Examination) {
-    let looked = look(path, out);
+fn check_contents(path: &Path, out: &mut Examination) {
+    let looked = examine_database(path, out);
     if let Err(error) = looked {
-        out.found(Finding::breaks(
-            "sqlite.unreadable",
-            format!("{} cannot be read as a database: {error}", path.display()),
-            "give Leasehold a file of its own, or restore this one",
-        ));
+        out.add_finding(
+            Finding::breaks(
+                "sqlite.unreadable",
+                format!("{} cannot be read as a database: {error}", path.display()),
+                "give Leasehold a file of its own, or restore this one",
+            )
+            .fatal(),
+        );
     }
 }
 
-fn look(path: &Path, out: &mut Examination) -> rusqlite::Result<()> {
-    // Reading needs the log's index, which only a writer can make.
+fn examine_database(path: &Path, out: &mut Examination) -> rusqlite::Result<()> {
+    // Open for writing although this only reads: in WAL mode, only a writer can
+    // create a missing index file.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
-    db.busy_timeout(WAIT)?;
+    db.busy_timeout(EXAMINE_BUSY_TIMEOUT)?;
     let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    out.fact("schema", version.to_string());
+    out.add_fact("schema", version.to_string());
     match (application, version, tables) {
         (0, 0, 0) => {
-            out.found(Finding::note(
+            out.add_finding(Finding::note(
                 "sqlite.empty",
                 format!("{} is empty; the first use makes its tables", path.display()),
                 "run `leasehold store init` to make them now",
             ));
             return Ok(());
         }
-        (APPLICATION, VERSION, _) => {}
-        (APPLICATION, other, _) => {
-            out.found(Finding::breaks(
-                "sqlite.schema",
-                format!(
-                    "{} has schema version {other}, and this build knows {VERSION}",
-                    path.display()
-                ),
-                "update this program, or give it a file of its own",
-            ));
+        (APPLICATION_ID, SCHEMA_VERSION, _) => {}
+        (APPLICATION_ID, other, _) => {
+            out.add_finding(
+                Finding::breaks(
+                    "sqlite.schema",
+                    format!(
+                        "{} has schema version {other}, and this build knows {SCHEMA_VERSION}",
+                        path.display()
+                    ),
+                    "update this program, or give it a file of its own",
+                )
+                .fatal(),
+            );
             return Ok(());
         }
         _ => {
-            out.found(Finding::breaks(
-                "sqlite.foreign",
-                format!("{} is another program's database", path.display()),
-                "give Leasehold a file of its own",
-            ));
+            out.add_finding(
+                Finding::breaks(
+                    "sqlite.foreign",
+                    format!("{} is another program's database", path.display()),
+                    "give Leasehold a file of its own",
+                )
+                .fatal(),
+            );
             return Ok(());
         }
     }
     let journal: String = db.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    // The mode is stored in the file, so an operator's tool can change it for all users.
     if journal != "wal" {
-        out.found(Finding::breaks(
+        out.add_finding(Finding::breaks(
             "sqlite.journal",
             format!("the journal mode is {journal}, not wal: readers hold up holders that renew, and a step may be lost"),
             format!("run sqlite3 {} 'PRAGMA journal_mode = WAL'", path.display()),
         ));
     }
-    // The middle of several looks: what a step costs before anything is written.
+    // The median of several reads: the cost of a step without its write.
     let mut took: Vec<Duration> = Vec::new();
     for _ in 0..7 {
         let before = BootClock.now();
@@ -253,16 +270,16 @@ fn look(path: &Path, out: &mut Examination) -> rusqlite::Result<()> {
     out.round_trip = took.get(took.len() / 2).copied();
     let check: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if check != "ok" {
-        out.found(Finding::breaks(
+        out.add_finding(Finding::breaks(
             "sqlite.corrupt",
             format!("{} is damaged: {}", path.display(), check.replace('\n', " ")),
             "stop everyone who uses it, move it away, and let the first use make a new one",
         ));
     }
-    if let (Some(theirs), Ok(ours)) = (boot_of(&db)?, boot::read())
+    if let (Some(theirs), Ok(ours)) = (stored_boot_id(&db)?, boot::read_boot_id())
         && theirs != ours
     {
-        out.found(Finding::note(
+        out.add_finding(Finding::note(
             "sqlite.other-boot",
             "it was last used before the last reboot, or on another host: its leases are void",
             "nothing; if another host uses it now, give each host a file of its own",
@@ -273,25 +290,21 @@ fn look(path: &Path, out: &mut Examination) -> rusqlite::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::store::Severity;
+    use leasehold_core::store::{Severity, Store};
 
     use super::*;
-    use crate::{SqliteOptions, SqliteStore};
+    use crate::SqliteStore;
 
-    /// What was found at this path, without what is so of the machine that runs the tests.
+    /// Findings at this path, without those that come from the machine that runs the tests.
     fn codes(path: &Path) -> Vec<(&'static str, Severity)> {
-        let found = examine(path).findings;
+        let found = examine(&SqliteOptions::new(path)).findings;
         let own = |finding: &&Finding| {
             !["sqlite.container-layer", "sqlite.memory-filesystem"].contains(&finding.code)
         };
-        found
-            .iter()
-            .filter(own)
-            .map(|finding| (finding.code, finding.severity))
-            .collect()
+        found.iter().filter(own).map(|finding| (finding.code, finding.severity)).collect()
     }
 
-    fn made(folder: &Path) -> PathBuf {
+    fn create_store(folder: &Path) -> PathBuf {
         let path = folder.join("locks.db");
         SqliteStore::open(SqliteOptions::new(&path)).unwrap();
         path
@@ -300,9 +313,20 @@ mod tests {
     #[test]
     fn a_good_file_has_no_findings() {
         let folder = tempfile::tempdir().unwrap();
-        let path = made(folder.path());
+        let path = create_store(folder.path());
         assert_eq!(codes(&path), []);
-        assert!(examine(&path).round_trip.is_some());
+        assert!(examine(&SqliteOptions::new(&path)).round_trip.is_some());
+    }
+
+    #[tokio::test]
+    async fn the_examination_promises_what_the_store_promises() {
+        let folder = tempfile::tempdir().unwrap();
+        for durability in [Durability::Normal, Durability::Full] {
+            let options = SqliteOptions::new(folder.path().join("locks.db")).durability(durability);
+            let store = SqliteStore::open(options.clone()).unwrap();
+            let promised = store.promise(Duration::from_secs(5)).await.unwrap();
+            assert_eq!(examine(&options).promised, Some(promised));
+        }
     }
 
     #[test]
@@ -316,7 +340,8 @@ mod tests {
     #[test]
     fn each_bad_file_has_its_finding() {
         let folder = tempfile::tempdir().unwrap();
-        // A store that was just dropped closes its file on a thread of its own, and the journal is changed by whoever is alone.
+        // A dropped store closes its file on its own thread, and changing the journal mode needs
+        // exclusive access. So retry while busy.
         let sql = |path: &Path, sql: &str| {
             let db = Connection::open(path).unwrap();
             while let Err(error) = db.execute_batch(sql) {
@@ -328,30 +353,34 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let breaks = |code| vec![(code, Severity::Breaks)];
 
+        // Without a lock to grant, `doctor` must not try one.
+        let fatal = |path: &Path| {
+            let found = examine(&SqliteOptions::new(path)).findings;
+            found.iter().any(|finding| finding.fatal)
+        };
         sql(&path("other.db"), "CREATE TABLE t (x)");
         let private = |path: &Path| fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
         private(&path("other.db"));
         assert_eq!(codes(&path("other.db")), breaks("sqlite.foreign"));
+        assert!(fatal(&path("other.db")));
 
         fs::write(path("text.db"), "this is no database, and is longer than one hundred bytes, which is what SQLite reads of a file first of all").unwrap();
         private(&path("text.db"));
         assert_eq!(codes(&path("text.db")), breaks("sqlite.unreadable"));
+        assert!(fatal(&path("text.db")));
 
         fs::create_dir(path("folder.db")).unwrap();
         assert_eq!(codes(&path("folder.db")), breaks("sqlite.file"));
+        assert!(fatal(&path("folder.db")));
 
-        let newer = made(folder.path());
+        let newer = create_store(folder.path());
         sql(&newer, "PRAGMA user_version = 99");
         assert_eq!(codes(&newer), breaks("sqlite.schema"));
-        sql(
-            &newer,
-            &format!("PRAGMA user_version = {VERSION}; PRAGMA journal_mode = DELETE"),
-        );
+        assert!(fatal(&newer));
+        sql(&newer, &format!("PRAGMA user_version = {SCHEMA_VERSION}; PRAGMA journal_mode = DELETE"));
         assert_eq!(codes(&newer), breaks("sqlite.journal"));
-        sql(
-            &newer,
-            "PRAGMA journal_mode = WAL; UPDATE meta SET value = 'x' WHERE key = 'boot'",
-        );
+        assert!(!fatal(&newer));
+        sql(&newer, "PRAGMA journal_mode = WAL; UPDATE meta SET value = 'x' WHERE key = 'boot'");
         assert_eq!(codes(&newer), [("sqlite.other-boot", Severity::Note)]);
         sql(&newer, "DELETE FROM meta");
         fs::set_permissions(&newer, PermissionsExt::from_mode(0o666)).unwrap();
@@ -361,14 +390,11 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_seen() {
+    fn damaged_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
-        let path = made(folder.path());
-        // Everything into the file itself, then nonsense over a table's page.
-        Connection::open(&path)
-            .unwrap()
-            .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
-            .unwrap();
+        let path = create_store(folder.path());
+        // Move everything from the log into the file, then overwrite a table's pages.
+        Connection::open(&path).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
         let mut bytes = fs::read(&path).unwrap();
         let end = bytes.len();
         bytes[4096..end].fill(0xa5);
@@ -383,10 +409,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_a_bad_place() {
+    fn memory_filesystem_is_reported() {
         let shm = Path::new("/dev/shm");
-        if Filesystem::of(shm).ok() == Some(Filesystem::Memory) {
-            let found = examine(&shm.join("leasehold-nowhere/locks.db")).findings;
+        if Filesystem::detect(shm).ok() == Some(Filesystem::Memory) {
+            let found = examine(&SqliteOptions::new(shm.join("leasehold-nowhere/locks.db"))).findings;
             assert_eq!(found[0].code, "sqlite.memory-filesystem");
         }
     }

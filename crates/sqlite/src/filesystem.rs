@@ -1,14 +1,16 @@
-//! Is the file where SQLite's locks lock? On network filesystems they often do not, and the other hosts that
-//! could reach the file count time on another boot clock.
+//! Detects filesystems on which SQLite's file locks cannot be trusted.
+//!
+//! On network filesystems locks often do not work. Other hosts that reach the file have another
+//! boot clock, so their lease times cannot be compared.
 
 use std::path::Path;
 
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 
 use crate::error;
 
-/// Filesystems whose files other machines may change, by the magic number of `statfs(2)`.
-const SHARED: &[(u32, &str)] = &[
+/// Filesystems that other machines may change, by the magic number of `statfs(2)`.
+const NETWORK_FILESYSTEMS: &[(u32, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),
     (0xff53_4d42, "CIFS"),
@@ -27,42 +29,42 @@ const SHARED: &[(u32, &str)] = &[
     (0x786f_4256, "VirtualBox shared folder"),
 ];
 
-/// The magic number of memory filesystems.
-const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58f6];
+/// Magic numbers of memory filesystems: tmpfs and ramfs.
+const MEMORY_FILESYSTEMS: &[u32] = &[0x0102_1994, 0x8584_58f6];
 
-/// The magic number of the layers that containers are made of.
-const LAYERED: u32 = 0x794c_7630;
+/// Magic number of overlayfs, which container layers use.
+const OVERLAYFS_MAGIC: u32 = 0x794c_7630;
 
-/// What a folder lies on, as far as it matters here.
+/// The kind of filesystem under a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filesystem {
-    /// This machine's own disk.
+    /// A disk of this machine.
     Local,
-    /// This machine's memory: gone after a reboot, fence counters included.
+    /// In memory: a reboot removes it, fence counters included.
     Memory,
-    /// Other machines may use it too.
+    /// Other machines may use it too. Carries its name.
     Shared(&'static str),
 }
 
 impl Filesystem {
-    /// Looks at the filesystem under a folder.
-    pub(crate) fn of(folder: &Path) -> Result<Self, Failure> {
-        Ok(Self::from_magic(magic(folder)?))
+    /// Detects the filesystem under a folder.
+    pub(crate) fn detect(folder: &Path) -> Result<Self, StoreError> {
+        Ok(Self::from_magic(read_magic(folder)?))
     }
 
     fn from_magic(magic: u32) -> Self {
-        match SHARED.iter().find(|(known, _)| *known == magic) {
+        match NETWORK_FILESYSTEMS.iter().find(|(known, _)| *known == magic) {
             Some((_, name)) => Self::Shared(name),
-            None if MEMORY.contains(&magic) => Self::Memory,
+            None if MEMORY_FILESYSTEMS.contains(&magic) => Self::Memory,
             None => Self::Local,
         }
     }
 
-    /// Refuses a shared one, unless the operator answers for it.
-    pub(crate) fn check(self, folder: &Path, allowed: bool) -> Result<(), Failure> {
+    /// Refuses a shared filesystem, unless the operator allowed it.
+    pub(crate) fn check(self, folder: &Path, allowed: bool) -> Result<(), StoreError> {
         match self {
-            Self::Shared(kind) if !allowed => Err(Failure::not_done(
-                Cause::Misconfigured,
+            Self::Shared(kind) if !allowed => Err(StoreError::not_done(
+                StoreErrorKind::Misconfigured,
                 format!(
                     "{} is on {kind}, where file locks cannot be trusted and other hosts' clocks differ: put the file \
                      on a local disk, use a store with a server for several hosts, or allow it explicitly if this host \
@@ -75,16 +77,18 @@ impl Filesystem {
     }
 }
 
-/// Is it a container's own layer, which other containers do not see and which goes with it?
-pub(crate) fn is_layered(folder: &Path) -> bool {
-    magic(folder).is_ok_and(|magic| magic == LAYERED)
+/// Whether the folder is in a container layer: other containers do not see it, and it
+/// is removed with the container.
+pub(crate) fn is_container_layer(folder: &Path) -> bool {
+    read_magic(folder).is_ok_and(|magic| magic == OVERLAYFS_MAGIC)
 }
 
-fn magic(folder: &Path) -> Result<u32, Failure> {
+fn read_magic(folder: &Path) -> Result<u32, StoreError> {
     let found = rustix::fs::statfs(folder).map_err(|error| {
-        error::preparing(error.into(), format_args!("cannot look at {}", folder.display()))
+        error::prepare_error(error.into(), format_args!("cannot look at {}", folder.display()))
     })?;
-    // The kernel's field is a signed long on some machines; the magic is its lower half everywhere.
+    // The field is a signed long on some machines; the magic number is its
+    // lower half on all of them.
     Ok((i128::from(found.f_type) & 0xffff_ffff) as u32)
 }
 
@@ -97,21 +101,19 @@ mod tests {
         for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997] {
             let found = Filesystem::from_magic(magic);
             let refused = found.check(Path::new("/srv"), false).unwrap_err();
-            assert_eq!((refused.cause, refused.unknown), (Cause::Misconfigured, false));
+            assert_eq!((refused.kind, refused.unknown), (StoreErrorKind::Misconfigured, false));
             assert!(refused.message().contains("/srv"), "{refused}");
             found.check(Path::new("/srv"), true).unwrap();
         }
     }
 
     #[test]
-    fn local_filesystems_are_not() {
+    fn local_filesystems_are_accepted() {
         // ext4, xfs, btrfs, overlayfs, tmpfs.
         for magic in [0xef53, 0x5846_5342, 0x9123_683e, 0x794c_7630, 0x0102_1994] {
-            Filesystem::from_magic(magic)
-                .check(Path::new("/srv"), false)
-                .unwrap();
+            Filesystem::from_magic(magic).check(Path::new("/srv"), false).unwrap();
         }
-        assert_eq!(Filesystem::of(Path::new("/proc")).unwrap(), Filesystem::Local);
+        assert_eq!(Filesystem::detect(Path::new("/proc")).unwrap(), Filesystem::Local);
         assert_eq!(Filesystem::from_magic(0x0102_1994), Filesystem::Memory);
     }
 }

@@ -1,4 +1,4 @@
-//! The row of a live lease, read and written in one place.
+//! Reads and writes the row of a lease.
 
 use std::time::Duration;
 
@@ -6,35 +6,32 @@ use leasehold_core::{Fence, Name};
 use rusqlite::OptionalExtension;
 
 use crate::counter;
-use crate::error::Halt;
+use crate::error::StepError;
 use crate::step::Step;
 
-/// Who has a name now.
-pub(crate) struct Live {
-    /// As people read it.
+/// A lease that has not expired.
+pub(crate) struct LiveLease {
+    /// Shown to people; not used for decisions.
     pub(crate) holder: String,
-    /// The class it was asked in.
     pub(crate) class: String,
-    /// The hash of the token it was granted to: what every right is compared with.
+    /// Owner hash of the token it was granted to; every renew and release is compared with it.
     pub(crate) owner: String,
-    /// The number of this very grant.
+    /// The fence of this grant.
     pub(crate) fence: Fence,
-    /// Until it runs out, from the step's moment.
+    /// Time until it expires, from the step's `now`.
     pub(crate) remaining: Duration,
 }
 
-/// Someone a lease can be granted to.
-pub(crate) struct Taker<'a> {
-    /// As people read it.
+/// The client to which a lease is granted.
+pub(crate) struct Requester<'a> {
+    /// Shown to people; not used for decisions.
     pub(crate) holder: &'a str,
-    /// The class it asks in.
     pub(crate) class: &'a str,
-    /// The hash of its token.
     pub(crate) owner: &'a str,
 }
 
-/// The live lease of a name. An expired one is not live, whether or not its row is still there.
-pub(crate) fn find(step: &Step<'_>, name: &Name) -> Result<Option<Live>, Halt> {
+/// Reads the live lease of a name. An expired row is ignored, whether or not it was purged.
+pub(crate) fn find(step: &Step<'_>, name: &Name) -> Result<Option<LiveLease>, StepError> {
     let row = step
         .prepare_cached(
             "SELECT holder, class, owner, fence, expires_ns FROM leases WHERE name = ?1 AND expires_ns > ?2",
@@ -45,26 +42,27 @@ pub(crate) fn find(step: &Step<'_>, name: &Name) -> Result<Option<Live>, Halt> {
         })
         .optional()?;
     row.map(|(holder, class, owner, fence, expires)| {
-        Ok(Live {
+        Ok(LiveLease {
             holder,
             class,
             owner,
-            fence: counter::from_column(fence)?,
+            fence: counter::fence_from_column(fence)?,
             remaining: step.until(expires),
         })
     })
     .transpose()
 }
 
-/// Gives a free name to someone, with a new fence above `floor`.
+/// Grants a free name, with a new fence above `floor`.
 pub(crate) fn grant(
     step: &Step<'_>,
     name: &Name,
-    taker: &Taker<'_>,
+    requester: &Requester<'_>,
     floor: u64,
     kept: Duration,
-) -> Result<Fence, Halt> {
-    let fence = counter::next(step, name, floor)?;
+) -> Result<Fence, StepError> {
+    // The insert below replaces an expired row that no purge has removed yet.
+    let fence = counter::next_fence(step, name, floor)?;
     step.prepare_cached(
         "INSERT OR REPLACE INTO leases
             (name, holder, class, owner, fence, granted_ns, expires_ns, granted_unix_ms, expires_unix_ms)
@@ -72,10 +70,10 @@ pub(crate) fn grant(
     )?
     .execute((
         name.as_str(),
-        taker.holder,
-        taker.class,
-        taker.owner,
-        counter::to_column(fence),
+        requester.holder,
+        requester.class,
+        requester.owner,
+        counter::fence_to_column(fence),
         step.now(),
         step.after(kept),
         step.wall_millis_after(Duration::ZERO),
@@ -84,9 +82,10 @@ pub(crate) fn grant(
     Ok(fence)
 }
 
-/// Lets a lease that the caller has found live go on for `kept` from now. Never shorter: a late repetition, sent before a
-/// policy lengthened the TTL, must not cut what its holder was told.
-pub(crate) fn extend(step: &Step<'_>, name: &Name, kept: Duration) -> Result<(), Halt> {
+/// Extends a lease that the caller has found live, to `kept` from now.
+pub(crate) fn extend(step: &Step<'_>, name: &Name, kept: Duration) -> Result<(), StepError> {
+    // Never shorter: a late repetition, sent before a policy lengthened the TTL, must not cut the
+    // time that its holder was promised.
     step.prepare_cached(
         "UPDATE leases SET expires_ns = max(expires_ns, ?2), expires_unix_ms = max(expires_unix_ms, ?3)
          WHERE name = ?1",
@@ -95,9 +94,8 @@ pub(crate) fn extend(step: &Step<'_>, name: &Name, kept: Duration) -> Result<(),
     Ok(())
 }
 
-/// Frees a name.
-pub(crate) fn remove(step: &Step<'_>, name: &Name) -> Result<(), Halt> {
-    step.prepare_cached("DELETE FROM leases WHERE name = ?1")?
-        .execute([name.as_str()])?;
+/// Removes the lease row of a name.
+pub(crate) fn remove(step: &Step<'_>, name: &Name) -> Result<(), StepError> {
+    step.prepare_cached("DELETE FROM leases WHERE name = ?1")?.execute([name.as_str()])?;
     Ok(())
 }

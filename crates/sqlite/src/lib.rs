@@ -1,12 +1,12 @@
 //! Leasehold's embedded store: several processes on one host share one SQLite file.
 //!
-//! No server, no set-up: the first process to open the file makes it. Whoever holds a lease renews it;
-//! whoever waits is woken by the release within milliseconds, in order, also across processes.
+//! No server and no set-up: the first process that opens the file creates it. Holders renew their
+//! leases. A release wakes the next waiter within milliseconds, in order, also across processes.
 //!
 //! ```
 //! use std::time::Duration;
 //! use leasehold_core::{Holder, Name, Token, Ttl, rng::OsRandom};
-//! use leasehold_core::store::{Answer, Ask, Giving, Store};
+//! use leasehold_core::store::{AcquireRequest, AcquireResponse, ReleaseRequest, Store};
 //! use leasehold_sqlite::{SqliteOptions, SqliteStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -16,10 +16,11 @@
 //! let store = SqliteStore::open(SqliteOptions::new(path))?;
 //! let (name, within) = (Name::new("job:42")?, Duration::from_secs(2));
 //! let token = Token::fresh(&Holder::of_this_process(), "scheduler", &OsRandom);
-//! let ask = Ask::new(name.clone(), token.clone(), Ttl::new(Duration::from_secs(60))?);
-//! if let Answer::Granted(grant) = store.acquire(&ask, within).await? {
+//! let ttl = Ttl::new(Duration::from_secs(60))?;
+//! let request = AcquireRequest::new(name.clone(), token.clone(), ttl);
+//! if let AcquireResponse::Granted(grant) = store.acquire(&request, within).await? {
 //!     println!("ours, with fence {}", grant.fence);
-//!     store.release(&Giving::owned(name, token), within).await?;
+//!     store.release(&ReleaseRequest::by_owner(name, token), within).await?;
 //! }
 //! # Ok(())
 //! # }
@@ -27,28 +28,43 @@
 //!
 //! # Promises
 //!
-//! - An acknowledged lease survives the death (`kill -9`) of any process, at any moment. It ends with the boot:
-//!   leases are timed by the boot clock, which no change of the wall clock moves and which suspending does not stop.
-//! - Fences of a name only grow, also across reboots, power cuts and a lost file, as long as the wall clock was
-//!   not set back in between (see [`Durability`] and ADR 0005).
-//! - The file holds no secrets: tokens are kept as hashes. It is made readable for its owner only.
+//! - An acknowledged lease survives the death (`kill -9`) of any process at any moment. It ends
+//!   with the boot: leases are timed by the boot clock. Changing the wall clock does not move that
+//!   clock, and suspending the machine does not stop it.
+//! - Fences of a name only grow, also across reboots, power cuts and a lost file. The condition is
+//!   that the wall clock was not set back in between (see [`Durability`] and ADR 0005).
+//! - The file holds no secrets: it stores hashes of tokens. Only its owner can read it.
 //!
 //! # Not promised
 //!
 //! - More than one host. Network and FUSE filesystems are refused.
-//! - The loss of the disk. There is one copy.
-//! - Strict order after an *expiry*: whoever asks first then is served first. Releases are handed over in order.
+//! - Surviving the loss of the disk. There is one copy.
+//! - Strict order after an *expiry*: the first acquire request then wins.
+//!   Releases hand over in queue order.
 //!
 //! # Map
 //!
-//! The verbs are `acquire`, `renew`, `release` and `inspect`, each a function from a step (one transaction,
-//! one moment) to an answer. `lease`, `waiter` and `counter` are the rows they work on, `purge` removes old
-//! ones. `connection` runs a step, `worker` brings it to the right thread, `wake` and `mailbox` carry hints
-//! between processes, `error` is the table of what may have happened. `examine` says what is wrong with a file or its place.
+//! One module per operation: `acquire`, `renew`, `release`, `inspect`. Each is a function from a
+//! step (one transaction at one moment) to a response.
+//!
+//! - `backend`: the `Store` implementation, which sends each operation to a worker, and `sqlite:` for the registry
+//! - `worker`: a thread with its own connection and two priorities
+//! - `connection`, `transaction`, `step`: open the file and run one step on it
+//! - `lease`, `waiter`, `counter`, `purge`: the rows, and the removal of expired ones
+//! - `schema`, `boot`, `filesystem`: whether this file and place can be used
+//! - `wake`, `wake_socket`: wake-up hints between processes
+//! - `busy_timeout`, `writer_watch`: how long a step waits for the write lock,
+//!   and which process holds it
+//! - `error`: which SQLite error means that nothing was done, and which leaves the outcome unknown
+//! - `promise`: what the file promises at its place
+//! - `examine`: findings about a file and its place, for `leasehold doctor`
+//!
+//! Terms: see `docs/glossary.md`.
 
 mod acquire;
-mod blocker;
+mod backend;
 mod boot;
+mod busy_timeout;
 mod connection;
 mod counter;
 mod error;
@@ -56,20 +72,30 @@ mod examine;
 mod filesystem;
 mod inspect;
 mod lease;
-mod mailbox;
 mod options;
-mod patience;
+mod promise;
 mod purge;
 mod release;
 mod renew;
 mod schema;
 mod step;
-mod store;
 mod transaction;
 mod waiter;
 mod wake;
+mod wake_socket;
 mod worker;
+mod writer_watch;
 
+pub use backend::{SqliteBackend, SqliteStore};
 pub use examine::examine;
 pub use options::{Durability, SqliteOptions};
-pub use store::SqliteStore;
+
+/// Creates the folder and an empty database file that only its owner may read, unless they exist. For
+/// other databases of the same process, such as the control plane's.
+///
+/// # Errors
+/// The folder or the file cannot be created.
+pub fn create_database_file(path: &std::path::Path) -> Result<(), leasehold_core::store::StoreError> {
+    connection::create_folder(path)?;
+    connection::create_file(path, &leasehold_core::rng::OsRandom)
+}

@@ -1,29 +1,31 @@
-//! Which file, and how it is treated: what the caller may choose, and what follows from each choice.
+//! Options of the store: the file, and how it is used.
 //!
-//! Options are plain data. Nothing is looked at or changed before
-//! [`SqliteStore::open`](crate::SqliteStore::open) gets them.
+//! Options are plain data. [`SqliteStore::open`](crate::SqliteStore::open) is
+//! the first to touch the file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use leasehold_core::Invalid;
+use leasehold_core::InvalidInput;
 use leasehold_core::clock::{BootClock, SharedClock};
 use leasehold_core::rng::{OsRandom, SharedRandom};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 
-/// When an acknowledged step is on the disk. Either way it survives the death of every process that uses the
-/// file; the difference is a power cut or a crash of the whole machine (see ADR 0005).
+/// When an acknowledged step is on the disk. With both values it survives the
+/// death of every process that uses the file. They differ after a power cut or a
+/// crash of the machine (see ADR 0005).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The disk is waited for at checkpoints, and whenever a fence runs ahead of the wall clock. A power cut
-    /// may lose the last steps: their leases end with the boot anyway, and the time in the fence keeps it
-    /// growing.
+    /// Waits for the disk at checkpoints, and whenever a fence is ahead of the wall clock. A
+    /// power cut may lose the last steps. Their leases end with the boot anyway, and the time
+    /// in the fence keeps it growing.
     #[default]
     Normal,
-    /// The disk is waited for at every step. Choose it if the wall clock may come back wrong after a power
-    /// cut.
+    /// Waits for the disk at every step. Choose it if the wall clock may be
+    /// wrong after a power cut.
     Full,
 }
 
@@ -37,12 +39,12 @@ impl Durability {
 }
 
 impl FromStr for Durability {
-    type Err = Invalid;
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    type Err = InvalidInput;
+    fn from_str(text: &str) -> Result<Self, InvalidInput> {
         match text {
             "normal" => Ok(Self::Normal),
             "full" => Ok(Self::Full),
-            _ => Err(Invalid::new("durability", text, "must be `normal` or `full`")),
+            _ => Err(InvalidInput::new("durability", text, "must be `normal` or `full`")),
         }
     }
 }
@@ -56,30 +58,29 @@ impl fmt::Display for Durability {
     }
 }
 
-/// Which file, and how it is treated.
+/// The database file, and how this store value uses it.
 ///
-/// Every process that shares the file may choose for itself; only the path has to agree.
+/// Processes that share the file may choose different options; only the path has to agree.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
-    /// The database file; its folder is made if it is missing.
+    /// The database file; a missing folder is created.
     pub(crate) path: PathBuf,
-    /// What leases expire by. Every process of a file must see the same clock.
+    /// Clock by which leases expire. Every process that uses the file must see the same one.
     pub(crate) clock: SharedClock,
-    /// Names of sockets and the jitter of retries come from here.
+    /// Source of socket names and retry jitter.
     pub(crate) random: SharedRandom,
-    /// Stands for the boot in tests; `None` reads the kernel's.
+    /// Replaces the kernel's boot id in tests; `None` reads the kernel's.
     pub(crate) boot: Option<String>,
-    /// The longest a step waits for another process's step, however long its caller would wait.
+    /// Upper limit of a step's wait for the write lock, even if its caller allows more.
     pub(crate) busy_timeout: Duration,
-    /// When a step is on the disk.
     pub(crate) durability: Durability,
-    /// The operator answers for the locks of a network filesystem.
+    /// Set by an operator who vouches for the file locks of a network filesystem.
     pub(crate) network_filesystem: bool,
 }
 
 impl SqliteOptions {
-    /// The defaults for this file: the boot clock, the kernel's boot id, up to 5 s of waiting for other
-    /// processes, [`Durability::Normal`], no network filesystems.
+    /// Defaults for this file: the boot clock, the kernel's boot id, a busy timeout of 5 s,
+    /// [`Durability::Normal`], and no network filesystems.
     #[must_use]
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self {
@@ -93,29 +94,74 @@ impl SqliteOptions {
         }
     }
 
-    /// With another clock. All processes that share the file need one that shows the same time.
+    /// Parses `sqlite:PATH`, `sqlite:///PATH` or a path, with `?durability=full` or `normal` after
+    /// it. A relative path becomes absolute here.
+    ///
+    /// # Errors
+    /// The URL names no file, or has a host or an unknown option.
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
+        let refuse = |why: &str| StoreError::not_done(StoreErrorKind::Misconfigured, why);
+        let rest = url.strip_prefix("sqlite:").unwrap_or(url);
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let path = match path.strip_prefix("//") {
+            Some(path) if path.starts_with('/') => path,
+            Some(_) => {
+                return Err(refuse(
+                    "a SQLite file has no host: write sqlite:///PATH for a path from the root, or sqlite:PATH for \
+                     one from here",
+                ));
+            }
+            None => path,
+        };
+        if path.is_empty() {
+            return Err(refuse("it names no file; write sqlite:PATH"));
+        }
+        // Several leading slashes are reduced to one: `sqlite://a` would print as a URL with a
+        // host.
+        let rooted = path.starts_with('/').then(|| format!("/{}", path.trim_start_matches('/')));
+        let durability = match query {
+            "" | "durability=normal" => Durability::Normal,
+            "durability=full" => Durability::Full,
+            _ => {
+                return Err(refuse(
+                    "what follows its ? is not known; durability=normal and durability=full are",
+                ));
+            }
+        };
+        let path = std::path::absolute(rooted.as_deref().unwrap_or(path))
+            .map_err(|error| refuse(&error.to_string()))?;
+        Ok(Self::new(path).durability(durability))
+    }
+
+    /// The database file, as given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces the clock. All processes that share the file need clocks that show the same time.
     #[must_use]
     pub fn clock(mut self, clock: SharedClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// With another source of randomness.
+    /// Replaces the source of randomness.
     #[must_use]
     pub fn random(mut self, random: SharedRandom) -> Self {
         self.random = random;
         self
     }
 
-    /// With this boot id instead of the kernel's: a file last used under another one has all its leases,
-    /// waiters and tombstones void.
+    /// Replaces the kernel's boot id. If the file was last used under another id, its leases,
+    /// waiters and tombstones are void.
     #[must_use]
     pub fn boot_id(mut self, boot: impl Into<String>) -> Self {
         self.boot = Some(boot.into());
         self
     }
 
-    /// The longest a step waits for other processes' steps before it answers *overloaded, nothing was
+    /// Sets how long a step waits for other processes before it answers *overloaded, nothing was
     /// changed*. The `within` of a call limits it further.
     #[must_use]
     pub fn busy_timeout(mut self, limit: Duration) -> Self {
@@ -123,15 +169,15 @@ impl SqliteOptions {
         self
     }
 
-    /// With this durability.
+    /// Sets when an acknowledged step is on the disk; the default is [`Durability::Normal`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Uses the file even on a network or FUSE filesystem. Their file locks often do not lock, and another
-    /// host's boot clock means nothing here: allow it only for a filesystem that this one host uses alone.
+    /// Accepts a network or FUSE filesystem. Their file locks often do not work, and another host's
+    /// boot clock means nothing here. Allow it only if this host alone uses the filesystem.
     #[must_use]
     pub fn allow_network_filesystem(mut self, allow: bool) -> Self {
         self.network_filesystem = allow;
@@ -144,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durability_reads_what_it_writes() {
+    fn durability_round_trips_through_text() {
         for each in [Durability::Normal, Durability::Full] {
             assert_eq!(each.to_string().parse::<Durability>().unwrap(), each);
         }

@@ -1,86 +1,94 @@
-//! Giving a lease back, and on to the next in the queue.
+//! Releases a lease and hands it over to the next waiter.
 //!
-//! The next one gets the lease in the same transaction that frees it, for as long as it takes to confirm. A
-//! waiter whose process is gone is recognised by its dead socket and passed over at once; one that is merely
-//! stopped costs the queue one [`CLAIM`].
+//! The next waiter gets the lease in the same transaction that frees it, for the time it needs to
+//! confirm. A waiter of a dead process is recognised by its dead socket and skipped at once. A
+//! waiter that is merely stopped costs the queue one [`HANDOVER_CLAIM_TTL`].
 
-use leasehold_core::store::{CLAIM, Claim, Given, Giving};
+use leasehold_core::store::{HANDOVER_CLAIM_TTL, ReleaseAuthority, ReleaseRequest, ReleaseResponse};
 
-use crate::error::Halt;
-use crate::lease::{self, Live, Taker};
+use crate::error::StepError;
+use crate::lease::{self, LiveLease, Requester};
 use crate::step::{self, Step};
 use crate::waiter::{self, Waiter};
-use crate::wake::{Post, Route, Wake};
+use crate::wake::{PendingWake, Route, WakeSender};
 
-/// How many dead processes one release passes over. If even more died at once the name is left free, and the
-/// living find it when they ask again.
-const PASSED_OVER: usize = 32;
+/// Limit of dead processes that one release skips. Beyond it the name is left free, and
+/// live waiters find it by polling.
+const MAX_SKIPPED_PROCESSES: usize = 32;
 
-/// Ends the lease if the claim is right. The wake-up must be sent once the step is committed: earlier, the
-/// woken one would find nothing.
-pub(crate) fn run(step: &Step<'_>, giving: &Giving, post: &Post) -> Result<(Given, Option<Wake>), Halt> {
-    let live = lease::find(step, &giving.name)?;
-    let matches = match &giving.claim {
-        Claim::Owner(token) => {
-            let owner = step::owner(token);
-            waiter::leave(step, &giving.name, &owner)?;
-            bury_token(step, giving, &owner)?;
+/// Ends the lease if the authority matches. The caller sends the wake-up after the commit; before
+/// it, the woken waiter would not find its lease.
+pub(crate) fn run(
+    step: &Step<'_>,
+    request: &ReleaseRequest,
+    wake_sender: &WakeSender,
+) -> Result<(ReleaseResponse, Option<PendingWake>), StepError> {
+    let live = lease::find(step, &request.name)?;
+    let matches = match &request.authority {
+        ReleaseAuthority::Owner(token) => {
+            let owner = step::owner_hash(token);
+            waiter::remove_owner(step, &request.name, &owner)?;
+            // Also if the token owns nothing now: its acquire request may still be on its way.
+            insert_tombstone(step, request, &owner)?;
             live.as_ref().is_some_and(|live| live.owner == owner)
         }
-        Claim::Seen(fence) => live.as_ref().is_some_and(|live: &Live| live.fence == *fence),
-        Claim::Place(token) => {
-            waiter::leave(step, &giving.name, &step::owner(token))?;
+        // An operator breaks the lease that was inspected, and never a newer one.
+        ReleaseAuthority::Operator(fence) => {
+            live.as_ref().is_some_and(|live: &LiveLease| live.fence == *fence)
+        }
+        ReleaseAuthority::Waiter(token) => {
+            waiter::remove_owner(step, &request.name, &step::owner_hash(token))?;
             false
         }
-        // A claim of a later contract that this store does not know gives nobody a right.
+        // An authority from a later version of the contract: this store cannot check it.
         _ => false,
     };
     if !matches {
-        return Ok((Given::NotOwned, None));
+        return Ok((ReleaseResponse::NotOwned, None));
     }
-    let wake = hand_over(step, giving, post)?;
-    Ok((Given::Released, wake))
+    let wake = hand_over(step, request, wake_sender)?;
+    Ok((ReleaseResponse::Released, wake))
 }
 
-/// Refuses the token from now on, if its owner wants that.
-fn bury_token(step: &Step<'_>, giving: &Giving, owner: &str) -> Result<(), Halt> {
-    if let Some(stay) = giving.tombstone {
+/// Records a tombstone for the token, if the request asks for one.
+fn insert_tombstone(step: &Step<'_>, request: &ReleaseRequest, owner: &str) -> Result<(), StepError> {
+    if let Some(stay) = request.tombstone {
         step.prepare_cached(
             "INSERT OR REPLACE INTO tombstones (owner, name, expires_ns) VALUES (?1, ?2, ?3)",
         )?
-        .execute((owner, giving.name.as_str(), step.after(stay)))?;
+        .execute((owner, request.name.as_str(), step.after(stay)))?;
     }
     Ok(())
 }
 
-fn hand_over(step: &Step<'_>, giving: &Giving, post: &Post) -> Result<Option<Wake>, Halt> {
-    let name = &giving.name;
-    for _ in 0..PASSED_OVER {
-        let Some(next) = waiter::first(step, name)? else {
+fn hand_over(
+    step: &Step<'_>,
+    request: &ReleaseRequest,
+    wake_sender: &WakeSender,
+) -> Result<Option<PendingWake>, StepError> {
+    let name = &request.name;
+    for _ in 0..MAX_SKIPPED_PROCESSES {
+        let Some(next) = waiter::first_live(step, name)? else {
             break;
         };
-        let route = match next
-            .address
-            .as_deref()
-            .map(|address| (address, post.route(address)))
-        {
+        let route = match next.address.as_deref().map(|address| (address, wake_sender.route(address))) {
             Some((address, Route::Dead)) => {
-                waiter::bury(step, name, address)?;
+                // All waiters of that process at once: one dead process with
+                // many waiters counts as one skip.
+                waiter::remove_process(step, name, address)?;
                 continue;
             }
             Some((_, route)) => route,
+            // No socket does not mean dead: the waiter may find its grant by polling.
             None => Route::Unknown,
         };
         let Waiter { place, owner, .. } = &next;
-        let taker = Taker {
-            holder: &next.holder,
-            class: &next.class,
-            owner,
-        };
-        lease::grant(step, name, &taker, next.floor, CLAIM)?;
-        waiter::remove(step, *place)?;
-        return Ok(Some(Wake::new(next.owner, route)));
+        let taker = Requester { holder: &next.holder, class: &next.class, owner };
+        lease::grant(step, name, &taker, next.floor, HANDOVER_CLAIM_TTL)?;
+        waiter::remove_at(step, *place)?;
+        return Ok(Some(PendingWake::new(next.owner, route)));
     }
+    // No live waiter: the name is free for the next acquire.
     lease::remove(step, name)?;
     Ok(None)
 }

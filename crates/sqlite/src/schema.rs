@@ -1,23 +1,23 @@
-//! The tables, and who may use them.
+//! The tables, and the checks that decide whether this process may use them.
 //!
-//! `leases`, `waiters` and `tombstones` belong to one boot; `fences` belongs to the file and nothing ever
-//! deletes from it. Moments are nanoseconds of the boot clock. Owners are kept as a hash of their token: a
-//! copy of the file lets nobody renew or release. For people there is the view `locks`, whose times are the
-//! wall clock's.
+//! `leases`, `waiters` and `tombstones` belong to one boot. `fences` belongs to the file, and
+//! nothing ever deletes from it. Times are nanoseconds of the boot clock. Owners are stored as a
+//! hash of their token, so a copy of the file gives no right to renew or release. The view `locks`
+//! is for people and shows wall-clock times.
 
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::error::Halt;
-use crate::transaction::{Kind, Transaction};
+use crate::error::StepError;
+use crate::transaction::{Transaction, TransactionKind};
 
 /// `PRAGMA user_version` of the tables below.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const SCHEMA_VERSION: i64 = 1;
 
-/// `PRAGMA application_id`: "LHLD". Tells our file from another program's.
-pub(crate) const APPLICATION: i64 = 0x4c48_4c44;
+/// `PRAGMA application_id`: "LHLD". Distinguishes our file from another program's.
+pub(crate) const APPLICATION_ID: i64 = 0x4c48_4c44;
 
-const TABLES: &str = "
+const CREATE_TABLES: &str = "
     CREATE TABLE meta (
         key   TEXT PRIMARY KEY,
         value TEXT NOT NULL
@@ -72,45 +72,47 @@ const TABLES: &str = "
         ORDER BY name;
 ";
 
-/// What a file is to us.
 #[derive(Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing is in it yet.
+enum SchemaState {
+    /// No tables yet.
     Empty,
-    /// It has the tables below.
+    /// Has the tables above.
     Current,
 }
 
-/// Makes the tables if the file is empty; refuses what is newer or not ours. Safe to race with other
-/// processes.
-pub(crate) fn ensure(db: &Connection) -> Result<(), Halt> {
-    // All of its marks must be seen at one moment: another process may be making the tables right now.
-    let look = Transaction::begin(db, Kind::Read)?;
-    let found = state(db)?;
+/// Creates the tables if the file is empty; refuses a newer schema and other programs' files. Safe
+/// when several processes do it at once.
+pub(crate) fn ensure_tables(db: &Connection) -> Result<(), StepError> {
+    // Read all marks in one snapshot: another process may be creating the tables right now.
+    let look = Transaction::begin(db, TransactionKind::Read)?;
+    let found = read_schema_state(db)?;
     look.commit()?;
-    if found == State::Current {
+    if found == SchemaState::Current {
         return Ok(());
     }
-    // Changing the journal mode is not possible inside a transaction; it is remembered in the file.
+    // The journal mode cannot change inside a transaction. It is stored in the file.
     db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
-    let step = Transaction::begin(db, Kind::Write)?;
-    // Another process may have been faster.
-    if state(db)? == State::Empty {
-        db.execute_batch(TABLES)?;
-        db.pragma_update(None, "application_id", APPLICATION)?;
-        db.pragma_update(None, "user_version", VERSION)?;
+    let step = Transaction::begin(db, TransactionKind::Write)?;
+    // Check again under the write lock: another process may have created the tables meanwhile.
+    if read_schema_state(db)? == SchemaState::Empty {
+        db.execute_batch(CREATE_TABLES)?;
+        db.pragma_update(None, "application_id", APPLICATION_ID)?;
+        db.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
     step.commit()?;
     Ok(())
 }
 
-/// Makes the file this boot's: what another boot left is void. Fence counters stay.
-pub(crate) fn adopt(db: &Connection, boot: &str) -> Result<(), Halt> {
-    if boot_of(db)?.as_deref() == Some(boot) {
+/// Makes the file belong to this boot: leases, waiters and tombstones of another boot
+/// are void. Fence counters stay.
+pub(crate) fn adopt_boot(db: &Connection, boot: &str) -> Result<(), StepError> {
+    if stored_boot_id(db)?.as_deref() == Some(boot) {
         return Ok(());
     }
-    let step = Transaction::begin(db, Kind::Write)?;
-    if boot_of(db)?.as_deref() != Some(boot) {
+    let step = Transaction::begin(db, TransactionKind::Write)?;
+    // Check again under the write lock, or two starting processes could both
+    // delete, the second one live leases.
+    if stored_boot_id(db)?.as_deref() != Some(boot) {
         db.execute_batch("DELETE FROM leases; DELETE FROM waiters; DELETE FROM tombstones;")?;
         db.execute(
             "INSERT INTO meta (key, value) VALUES ('boot', ?1) ON CONFLICT DO UPDATE SET value = excluded.value",
@@ -121,43 +123,42 @@ pub(crate) fn adopt(db: &Connection, boot: &str) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Refuses to go on if the file was adopted by another boot meanwhile. That cannot happen on one host; it
-/// means that two hosts reach the same file, whose clocks must not be compared.
-pub(crate) fn check_boot(db: &Connection, boot: &str) -> Result<(), Halt> {
-    if boot_of(db)?.as_deref() == Some(boot) {
+/// Refuses to continue if another boot has adopted the file meanwhile.
+// This cannot happen on one host. It means that two hosts use the same file,
+// whose clocks cannot be compared.
+pub(crate) fn check_boot(db: &Connection, boot: &str) -> Result<(), StepError> {
+    if stored_boot_id(db)?.as_deref() == Some(boot) {
         return Ok(());
     }
-    Err(Failure::not_done(
-        Cause::Misconfigured,
+    Err(StoreError::not_done(
+        StoreErrorKind::Misconfigured,
         "another host (or boot) has taken over the database, and its clock cannot be compared with this one's: use \
          the file on one host only",
     )
     .into())
 }
 
-pub(crate) fn boot_of(db: &Connection) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached("SELECT value FROM meta WHERE key = 'boot'")?
-        .query_row([], |row| row.get(0))
-        .optional()
+pub(crate) fn stored_boot_id(db: &Connection) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached("SELECT value FROM meta WHERE key = 'boot'")?.query_row([], |row| row.get(0)).optional()
 }
 
-fn state(db: &Connection) -> Result<State, Halt> {
+fn read_schema_state(db: &Connection) -> Result<SchemaState, StepError> {
     let mark = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, version) = (mark("application_id")?, mark("user_version")?);
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     match (application, version, tables) {
-        (APPLICATION, VERSION, _) => Ok(State::Current),
-        (0, 0, 0) => Ok(State::Empty),
-        (APPLICATION, newer, _) => Err(Failure::not_done(
-            Cause::Misconfigured,
+        (APPLICATION_ID, SCHEMA_VERSION, _) => Ok(SchemaState::Current),
+        (0, 0, 0) => Ok(SchemaState::Empty),
+        (APPLICATION_ID, newer, _) => Err(StoreError::not_done(
+            StoreErrorKind::Misconfigured,
             format!(
-                "the database has schema version {newer}, and this build knows {VERSION}: update this program, or \
+                "the database has schema version {newer}, and this build knows {SCHEMA_VERSION}: update this program, or \
                  give it a file of its own"
             ),
         )
         .into()),
-        _ => Err(Failure::not_done(
-            Cause::Misconfigured,
+        _ => Err(StoreError::not_done(
+            StoreErrorKind::Misconfigured,
             "the file is another program's SQLite database: give Leasehold a file of its own",
         )
         .into()),

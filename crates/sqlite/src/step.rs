@@ -1,4 +1,4 @@
-//! What a step sees: the database under one transaction, and one moment.
+//! One step: the database under one transaction, at one moment.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -9,52 +9,47 @@ use leasehold_core::clock::Moment;
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
-use crate::connection::{micros, nanos};
+use crate::connection::{moment_to_nanos, unix_micros};
 
-/// A running transaction.
+/// A running transaction and its time.
 pub(crate) struct Step<'a> {
-    /// With the transaction begun.
+    /// Connection with the transaction begun.
     db: &'a Connection,
-    /// Read after the lock was got: all of the step happens at this moment.
+    /// Read after the lock was taken: the whole step happens at this moment.
     now: Moment,
-    /// Read at the same time. Leases do not depend on it.
+    /// Read at the same time. Lease expiry does not depend on it.
     wall_micros: u64,
-    /// Set by whoever writes something that a power cut must not take away.
-    to_disk: Cell<bool>,
+    /// Set when the step writes something that a power cut must not lose.
+    sync_required: Cell<bool>,
 }
 
 impl<'a> Step<'a> {
     /// A step at this moment, under a transaction that has begun.
     pub(crate) fn new(db: &'a Connection, now: Moment, wall: SystemTime) -> Self {
-        Self {
-            db,
-            now,
-            wall_micros: micros(wall),
-            to_disk: Cell::new(false),
-        }
+        Self { db, now, wall_micros: unix_micros(wall), sync_required: Cell::new(false) }
     }
 
-    /// The moment all of this step happens at, as the database keeps it.
+    /// The step's moment as a column value.
     pub(crate) fn now(&self) -> i64 {
-        nanos(self.now)
+        moment_to_nanos(self.now)
     }
 
-    /// The moment `by` from now, as the database keeps it.
+    /// The moment `by` from now, as a column value.
     pub(crate) fn after(&self, by: Duration) -> i64 {
-        nanos(self.now + by)
+        moment_to_nanos(self.now + by)
     }
 
-    /// How long until then; zero if it is past.
+    /// Time until `then`; zero if it is past.
     pub(crate) fn until(&self, then: i64) -> Duration {
         Duration::from_nanos(u64::try_from(then.saturating_sub(self.now())).unwrap_or(0))
     }
 
-    /// How long since then; zero if it is to come.
+    /// Time since `then`; zero if it is in the future.
     pub(crate) fn since(&self, then: i64) -> Duration {
         Duration::from_nanos(u64::try_from(self.now().saturating_sub(then)).unwrap_or(0))
     }
 
-    /// The wall clock in microseconds: the fence's floor.
+    /// The wall clock in microseconds, the lower bound of new fences.
     pub(crate) fn wall_micros(&self) -> u64 {
         self.wall_micros
     }
@@ -65,14 +60,14 @@ impl<'a> Step<'a> {
         i64::try_from(millis).unwrap_or(i64::MAX)
     }
 
-    /// This step must be on the disk before it is answered, whatever the durability.
-    pub(crate) fn require_disk(&self) {
-        self.to_disk.set(true);
+    /// Requires that this step is on the disk before its response, whatever the durability option.
+    pub(crate) fn require_sync(&self) {
+        self.sync_required.set(true);
     }
 
-    /// Somebody asked for that.
-    pub(crate) fn must_reach_disk(&self) -> bool {
-        self.to_disk.get()
+    /// Whether [`Self::require_sync`] was called.
+    pub(crate) fn is_sync_required(&self) -> bool {
+        self.sync_required.get()
     }
 }
 
@@ -83,13 +78,10 @@ impl Deref for Step<'_> {
     }
 }
 
-/// Who a token belongs to, without the token: half of its SHA-256 in hex. It is what the file keeps and what
-/// wake-ups are addressed to; nobody can get back from it to the secret.
-pub(crate) fn owner(token: &Token) -> String {
+/// The owner hash of a token: half of its SHA-256 in hex. The file stores it and wake-ups are
+/// addressed to it; the token cannot be recovered from it.
+pub(crate) fn owner_hash(token: &Token) -> String {
     let hash = Sha256::digest(token.expose().as_bytes());
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-    hash.iter()
-        .take(16)
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
+    hash.iter().take(16).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -1,26 +1,28 @@
-//! `BEGIN` and `COMMIT` as prepared statements: a step is so short that parsing them anew would be felt.
+//! `BEGIN` and `COMMIT` as prepared statements.
+//!
+//! A step is so short that parsing these two each time would be a measurable part of it.
 
 use rusqlite::Connection;
 
-/// How a transaction begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// With the write lock. Never without it if anything may be written: see the module `connection`.
+pub(crate) enum TransactionKind {
+    /// Takes the write lock at `BEGIN`. Required if the step may write: see
+    /// the module `connection`.
     Write,
-    /// As a look at one state of the database, for as long as it takes.
+    /// Reads one snapshot of the database, without the write lock.
     Read,
 }
 
-/// A running transaction. Dropping it undoes it.
+/// A running transaction. Dropping it rolls it back.
 pub(crate) struct Transaction<'a> {
     db: &'a Connection,
 }
 
 impl<'a> Transaction<'a> {
-    pub(crate) fn begin(db: &'a Connection, kind: Kind) -> rusqlite::Result<Self> {
+    pub(crate) fn begin(db: &'a Connection, kind: TransactionKind) -> rusqlite::Result<Self> {
         let sql = match kind {
-            Kind::Write => "BEGIN IMMEDIATE",
-            Kind::Read => "BEGIN DEFERRED",
+            TransactionKind::Write => "BEGIN IMMEDIATE",
+            TransactionKind::Read => "BEGIN DEFERRED",
         };
         db.prepare_cached(sql)?.execute([])?;
         Ok(Self { db })
@@ -34,8 +36,9 @@ impl<'a> Transaction<'a> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // After a commit, and after an error that made SQLite undo it by itself, there is nothing left to
-        // undo. If undoing fails the connection is beyond repair, and the next step will say so.
+        // Nothing is left to roll back after a commit, or after an error on which
+        // SQLite rolled back by itself. If the rollback fails, the connection is
+        // unusable and the next step reports it.
         if !self.db.is_autocommit()
             && let Err(error) = self.db.execute_batch("ROLLBACK")
         {
@@ -49,18 +52,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dropped_is_undone_and_committed_is_kept() {
+    fn drop_rolls_back_and_commit_keeps() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch("CREATE TABLE t (a)").unwrap();
-        let count = || -> i64 {
-            db.query_row("SELECT count(*) FROM t", [], |row| row.get(0))
-                .unwrap()
-        };
-        let dropped = Transaction::begin(&db, Kind::Write).unwrap();
+        let count = || -> i64 { db.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap() };
+        let dropped = Transaction::begin(&db, TransactionKind::Write).unwrap();
         db.execute_batch("INSERT INTO t VALUES (1)").unwrap();
         drop(dropped);
         assert_eq!(count(), 0);
-        let kept = Transaction::begin(&db, Kind::Write).unwrap();
+        let kept = Transaction::begin(&db, TransactionKind::Write).unwrap();
         db.execute_batch("INSERT INTO t VALUES (1)").unwrap();
         kept.commit().unwrap();
         assert_eq!(count(), 1);

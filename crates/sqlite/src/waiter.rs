@@ -1,42 +1,41 @@
-//! The queue of a name: rows in the order in which they came.
+//! The queue of a name: rows in the order of arrival.
 
 use std::time::Duration;
 
 use leasehold_core::Name;
 use rusqlite::OptionalExtension;
 
-use crate::error::Halt;
-use crate::lease::Taker;
+use crate::error::StepError;
+use crate::lease::Requester;
 use crate::step::Step;
 
-/// The first in a queue.
+/// The first waiter in a queue.
 pub(crate) struct Waiter {
-    /// The smaller, the earlier.
+    /// Smaller is earlier.
     pub(crate) place: i64,
-    /// As people read it.
+    /// Shown to people; not used for decisions.
     pub(crate) holder: String,
-    /// The class it asks in.
     pub(crate) class: String,
-    /// The hash of its token, to which wake-ups are addressed.
+    /// Hash of the waiter's token; wake-ups are addressed to it.
     pub(crate) owner: String,
-    /// Its process's socket; a waiter without one is found by its own asking only.
+    /// Name of its process's wake socket. Without one, the waiter learns of its grant by polling.
     pub(crate) address: Option<String>,
-    /// The highest fence its client has seen: what it is handed must be above.
+    /// Highest fence its client has seen; the handed-over lease gets a higher one.
     pub(crate) floor: u64,
 }
 
-/// Puts someone at the end of the queue, or keeps the place they have, for this long.
-pub(crate) fn enter(
+/// Appends a waiter to the queue, or extends the entry it has, until `stay` from now.
+pub(crate) fn enqueue(
     step: &Step<'_>,
     name: &Name,
-    taker: &Taker<'_>,
+    requester: &Requester<'_>,
     address: Option<&str>,
     floor: u64,
     stay: Duration,
-) -> Result<(), Halt> {
-    // One that ran out has lost its place: it starts behind those who kept asking.
+) -> Result<(), StepError> {
+    // An expired entry loses its place: the waiter goes behind those that kept polling.
     step.prepare_cached("DELETE FROM waiters WHERE name = ?1 AND owner = ?2 AND expires_ns <= ?3")?
-        .execute((name.as_str(), taker.owner, step.now()))?;
+        .execute((name.as_str(), requester.owner, step.now()))?;
     step.prepare_cached(
         "INSERT INTO waiters (name, holder, class, owner, address, floor, expires_ns)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -45,9 +44,9 @@ pub(crate) fn enter(
     )?
     .execute((
         name.as_str(),
-        taker.holder,
-        taker.class,
-        taker.owner,
+        requester.holder,
+        requester.class,
+        requester.owner,
         address,
         i64::try_from(floor).unwrap_or(i64::MAX),
         step.after(stay),
@@ -55,26 +54,26 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// What a waiter has of its own.
-pub(crate) struct Registered {
-    /// How long its place lasts.
-    pub(crate) left: Duration,
-    /// Where it is woken.
+/// The queue entry of one waiter.
+pub(crate) struct QueueEntry {
+    /// Time until the entry expires.
+    pub(crate) remaining: Duration,
+    /// Wake socket that the entry names.
     pub(crate) address: Option<String>,
-    /// What it is handed must be above.
+    /// Fence floor that the entry carries.
     pub(crate) floor: u64,
 }
 
-/// The place of this one, if it has one.
-pub(crate) fn place(step: &Step<'_>, name: &Name, owner: &str) -> Result<Option<Registered>, Halt> {
+/// Reads the live queue entry of one owner.
+pub(crate) fn find_entry(step: &Step<'_>, name: &Name, owner: &str) -> Result<Option<QueueEntry>, StepError> {
     let found = step
         .prepare_cached(
             "SELECT expires_ns, address, floor FROM waiters WHERE name = ?1 AND owner = ?2 AND expires_ns > ?3",
         )?
         .query_row((name.as_str(), owner, step.now()), |row| {
             let left = row.get::<_, i64>(0)?.saturating_sub(step.now());
-            Ok(Registered {
-                left: Duration::from_nanos(u64::try_from(left).unwrap_or(0)),
+            Ok(QueueEntry {
+                remaining: Duration::from_nanos(u64::try_from(left).unwrap_or(0)),
                 address: row.get(1)?,
                 floor: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
             })
@@ -83,8 +82,8 @@ pub(crate) fn place(step: &Step<'_>, name: &Name, owner: &str) -> Result<Option<
     Ok(found)
 }
 
-/// The first live one.
-pub(crate) fn first(step: &Step<'_>, name: &Name) -> Result<Option<Waiter>, Halt> {
+/// Reads the first waiter whose entry has not expired.
+pub(crate) fn first_live(step: &Step<'_>, name: &Name) -> Result<Option<Waiter>, StepError> {
     let found = step
         .prepare_cached(
             "SELECT place, holder, class, owner, address, floor FROM waiters
@@ -105,22 +104,21 @@ pub(crate) fn first(step: &Step<'_>, name: &Name) -> Result<Option<Waiter>, Halt
     Ok(found)
 }
 
-/// Forgets one waiter by its place.
-pub(crate) fn remove(step: &Step<'_>, place: i64) -> Result<(), Halt> {
-    step.prepare_cached("DELETE FROM waiters WHERE place = ?1")?
-        .execute([place])?;
+/// Removes one waiter by its place.
+pub(crate) fn remove_at(step: &Step<'_>, place: i64) -> Result<(), StepError> {
+    step.prepare_cached("DELETE FROM waiters WHERE place = ?1")?.execute([place])?;
     Ok(())
 }
 
-/// Forgets one waiter by who it is.
-pub(crate) fn leave(step: &Step<'_>, name: &Name, owner: &str) -> Result<(), Halt> {
+/// Removes one waiter by its owner.
+pub(crate) fn remove_owner(step: &Step<'_>, name: &Name, owner: &str) -> Result<(), StepError> {
     step.prepare_cached("DELETE FROM waiters WHERE name = ?1 AND owner = ?2")?
         .execute((name.as_str(), owner))?;
     Ok(())
 }
 
-/// Forgets all waiters of a process that is gone, in this queue.
-pub(crate) fn bury(step: &Step<'_>, name: &Name, address: &str) -> Result<(), Halt> {
+/// Removes all waiters of a dead process from this queue.
+pub(crate) fn remove_process(step: &Step<'_>, name: &Name, address: &str) -> Result<(), StepError> {
     step.prepare_cached("DELETE FROM waiters WHERE name = ?1 AND address = ?2")?
         .execute((name.as_str(), address))?;
     Ok(())

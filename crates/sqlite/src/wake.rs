@@ -1,12 +1,12 @@
-//! Telling a waiter in another process to ask again.
+//! Wakes waiters in other processes when a lease is handed over to them.
 //!
 //! Every store value that listens has a Unix datagram socket in a folder beside the database
-//! (`<file>.wake/`), and its waiters' rows carry the socket's name. Whoever hands them a lease sends the hash
-//! of their token there. A datagram is a hint: if it is lost, the waiter gets in when it asks again by
-//! itself. A socket nobody has open any more tells that its process is gone.
+//! (`<file>.wake/`). The rows of its waiters carry the socket's name. The releasing process sends
+//! the waiter's owner hash there. A datagram is a hint: if it is lost, the waiter gets its lease
+//! with its next poll. A socket that refuses connections means that its process is dead.
 //!
-//! Sockets are reached through `/proc/self/fd/<folder>/<name>`: a socket's path may have 108 bytes at most,
-//! and a database may lie deeper than that, or under another path in another container.
+//! Sockets are opened through `/proc/self/fd/<folder>/<name>`. A socket address has at most 108
+//! bytes, but a database may have a longer path, or another path in another container.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,81 +15,73 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::rng::SharedRandom;
-use leasehold_core::store::Wakers;
+use leasehold_core::store::WakeRegistry;
 use rustix::fs::{Mode, OFlags};
 
-use crate::mailbox::Mailbox;
+use crate::wake_socket::WakeSocket;
 
-/// The way from a release to the waiter it was for.
+/// How a release reaches the waiter it hands the lease to.
 #[derive(Debug)]
 pub(crate) enum Route {
-    /// It waits in this very store value.
-    Here,
-    /// Its process's socket.
-    There(UnixDatagram),
-    /// Its process is gone.
+    /// The waiter listens in this store value.
+    Local,
+    /// Connected socket of the waiter's process.
+    Remote(UnixDatagram),
+    /// The waiter's process is dead.
     Dead,
-    /// It cannot be reached, which does not prove that it is gone.
+    /// Not reachable, which does not prove that the process is dead.
     Unknown,
 }
 
-/// A wake-up to be sent once the hand-over is committed.
+/// A wake-up to send after the hand-over is committed.
 #[derive(Debug)]
-pub(crate) struct Wake {
-    /// Whom to wake: the hash of its token.
+pub(crate) struct PendingWake {
+    /// Owner hash of the waiter.
     owner: String,
-    /// Found while the step was running, so that the dead are known before they are handed anything.
+    /// Resolved during the step, so that no lease is handed to a dead process.
     route: Route,
 }
 
-impl Wake {
+impl PendingWake {
     pub(crate) fn new(owner: String, route: Route) -> Self {
         Self { owner, route }
     }
 }
 
-/// A store value's side of all wake-ups.
+/// Sends and receives wake-ups for one store value.
 #[derive(Debug)]
-pub(crate) struct Post {
-    /// Beside the database, so that all its users find it.
+pub(crate) struct WakeSender {
+    /// Beside the database, where all its users find it.
     folder: PathBuf,
-    /// Names of sockets come from here: nobody can guess where to knock.
+    /// Source of socket names, which other users must not be able to guess.
     random: SharedRandom,
-    /// Those who listen in this value.
-    wakers: Arc<Wakers>,
-    /// Made when somebody listens for the first time: a process that never waits has neither socket nor
-    /// thread.
-    mailbox: Mutex<Option<Mailbox>>,
+    /// Listeners of this store value.
+    wakers: Arc<WakeRegistry>,
+    /// Opened on the first listen: a process that never waits has neither socket nor thread.
+    socket: Mutex<Option<WakeSocket>>,
 }
 
-impl Post {
+impl WakeSender {
     pub(crate) fn new(folder: PathBuf, random: SharedRandom) -> Self {
-        Self {
-            folder,
-            random,
-            wakers: Arc::new(Wakers::default()),
-            mailbox: Mutex::new(None),
-        }
+        Self { folder, random, wakers: Arc::new(WakeRegistry::default()), socket: Mutex::new(None) }
     }
 
-    /// The bells that this value's mailbox rings.
-    pub(crate) fn wakers(&self) -> &Arc<Wakers> {
+    /// The listeners that the wake socket notifies.
+    pub(crate) fn wakers(&self) -> &Arc<WakeRegistry> {
         &self.wakers
     }
 
-    /// Makes sure that hints can arrive. Without a socket (a filesystem that has none, say) waiters still get
-    /// in by asking again, so this cannot fail.
-    pub(crate) fn receive(&self) {
-        let mut mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody may have tidied the folder up: a socket that nobody can find rings no bell.
-        if mailbox
-            .as_ref()
-            .is_some_and(|open| open.is_reachable(&self.folder))
-        {
+    /// Makes sure that wake-ups can arrive. Cannot fail: without a socket, for example on a
+    /// filesystem that has none, waiters poll.
+    pub(crate) fn ensure_socket(&self) {
+        let mut mailbox = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        // An operator may have emptied the folder: a socket that no process
+        // can find receives nothing.
+        if mailbox.as_ref().is_some_and(|open| open.is_reachable(&self.folder)) {
             return;
         }
         *mailbox = None;
-        match Mailbox::open(&self.folder, &*self.random, &self.wakers) {
+        match WakeSocket::open(&self.folder, &*self.random, &self.wakers) {
             Ok(open) => *mailbox = Some(open),
             Err(error) => {
                 tracing::debug!(folder = %self.folder.display(), %error, "no wake-ups between processes: waiters poll");
@@ -97,37 +89,37 @@ impl Post {
         }
     }
 
-    /// Where wake-ups for this value's waiters can be sent.
+    /// Name of the socket for this store value's waiters; `None` if it has no listeners.
     pub(crate) fn address(&self) -> Option<String> {
         if self.wakers.is_empty() {
             return None;
         }
-        self.receive();
-        let mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ensure_socket();
+        let mailbox = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         mailbox.as_ref().map(|open| open.name().to_owned())
     }
 
-    /// Finds the way to a waiter's process.
+    /// Resolves how to reach a waiter's process.
     pub(crate) fn route(&self, address: &str) -> Route {
-        // The address comes out of a file: it must not lead anywhere else.
+        // The address comes from the file: `..` or `/` in it must not lead out of the folder.
         if address.is_empty() || !address.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Route::Unknown;
         }
-        let mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mailbox = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         if mailbox.as_ref().is_some_and(|open| open.name() == address) {
-            return Route::Here;
+            return Route::Local;
         }
         drop(mailbox);
-        reach(&self.folder, address)
+        connect_or_remove(&self.folder, address)
     }
 
-    /// Sends a wake-up. Nothing waits for it and nothing depends on it.
-    pub(crate) fn send(&self, wake: &Wake) {
+    /// Sends a wake-up, best effort.
+    pub(crate) fn send(&self, wake: &PendingWake) {
         match &wake.route {
-            Route::Here => drop(self.wakers.wake(&wake.owner)),
-            Route::There(socket) => {
+            Route::Local => drop(self.wakers.wake(&wake.owner)),
+            Route::Remote(socket) => {
                 if let Err(error) = socket.send(wake.owner.as_bytes()) {
-                    tracing::debug!(%error, "a wake-up was not delivered: its waiter will ask again by itself");
+                    tracing::debug!(%error, "a wake-up was not delivered: its waiter retries by itself");
                 }
             }
             Route::Dead | Route::Unknown => {}
@@ -135,20 +127,21 @@ impl Post {
     }
 }
 
-/// Connects to a socket in the folder. A dead one is removed on the way.
-pub(crate) fn reach(folder: &Path, name: &str) -> Route {
+/// Connects to a socket in the folder. Removes it if its process is dead.
+pub(crate) fn connect_or_remove(folder: &Path, name: &str) -> Route {
     let connect = || -> io::Result<UnixDatagram> {
         let folder = open_folder(folder)?;
         let socket = UnixDatagram::unbound()?;
-        // A full mailbox must not stop the sender, who holds up everybody else.
+        // A full socket buffer must not block the worker thread: all other requests of
+        // this store value wait behind it.
         socket.set_nonblocking(true)?;
-        socket.connect(through(&folder, name))?;
+        socket.connect(short_socket_path(&folder, name))?;
         Ok(socket)
     };
     match connect() {
-        Ok(socket) => Route::There(socket),
+        Ok(socket) => Route::Remote(socket),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            // Names are never used twice, so this cannot hit a socket made meanwhile.
+            // Names are random and never reused, so this cannot remove a new socket.
             drop(std::fs::remove_file(folder.join(name)));
             Route::Dead
         }
@@ -157,13 +150,13 @@ pub(crate) fn reach(folder: &Path, name: &str) -> Route {
     }
 }
 
-/// A handle to the folder itself, whatever is put in its place later.
+/// Opens the folder itself: later lookups stay in it even if its path is replaced.
 pub(crate) fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(folder, flags, Mode::empty())?)
 }
 
-/// A path short enough for a socket's address.
-pub(crate) fn through(folder: &OwnedFd, name: &str) -> PathBuf {
+/// A path short enough for a socket address.
+pub(crate) fn short_socket_path(folder: &OwnedFd, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
 }

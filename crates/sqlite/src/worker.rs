@@ -1,8 +1,8 @@
-//! A thread with a connection of its own, and two lanes into it.
+//! A thread with its own connection, fed by a queue with two priorities.
 //!
-//! SQLite blocks, so it must not run on the runtime's threads. Renewals and releases take the first lane and
-//! are always served before what waits in the second: a flood of acquires makes nobody lose a lease. A
-//! question whose asker has gone, or whose time is up before its turn, is not put to the database at all.
+//! SQLite calls block, so they must not run on the async runtime's threads. Renewals and releases
+//! run before queued acquires and listings: a flood of acquires must not make a holder lose its
+//! lease. A job whose caller has gone, or whose deadline has passed, never reaches the database.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,106 +11,102 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::clock::SharedClock;
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
 use crate::connection::Session;
 
-/// How urgent a question is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// Of someone who holds a lease, or gives one back.
-    First,
-    /// Of someone who wants one, or just looks.
-    Second,
+pub(crate) enum Priority {
+    /// Renewals and releases, and reads of one lease.
+    High,
+    /// Acquires and listings.
+    Normal,
 }
 
-/// The most questions that may wait in the second lane: memory stays bounded under a flood. The first needs
-/// no bound of its own, as only those who were granted something use it.
-const WAITING: usize = 16 * 1024;
+/// Limit of queued jobs of normal priority; bounds memory under a flood.
+// High priority needs no limit of its own: only clients that were granted something send such jobs.
+const MAX_QUEUED_JOBS: usize = 16 * 1024;
 
-/// A question with all it needs, and the way back to its asker.
+/// A request with its arguments and the channel for its response.
 type Job = Box<dyn FnOnce(&mut Session) + Send>;
 
 #[derive(Default)]
-struct Queue {
-    /// Renewals and releases, in the order in which they came.
-    first: VecDeque<Job>,
-    /// All else, in the order in which it came.
-    second: VecDeque<Job>,
-    /// The handle is gone: the thread ends.
+struct QueuedJobs {
+    high: VecDeque<Job>,
+    normal: VecDeque<Job>,
+    /// Set when the handle is dropped: the thread ends.
     closed: bool,
 }
 
-/// What the handle and the thread share.
+/// Shared by the handle and the thread.
 #[derive(Default)]
-struct Lanes {
+struct JobQueue {
     /// Locked for a push or a pop, never while a job runs.
-    queue: Mutex<Queue>,
-    /// Rung when there is something to do, or nothing ever will be.
-    bell: Condvar,
+    queue: Mutex<QueuedJobs>,
+    /// Signalled after a push and on close.
+    changed: Condvar,
 }
 
-impl Lanes {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Jobs run outside the lock; a panic inside it leaves nothing half done.
+impl JobQueue {
+    fn lock(&self) -> MutexGuard<'_, QueuedJobs> {
+        // Jobs run outside the lock, so a poisoned queue is still consistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next job; `None` means that there will be none.
+    /// Waits for the next job; `None` after close.
     fn next(&self) -> Option<Job> {
         let mut queue = self.lock();
         loop {
             if queue.closed {
                 return None;
             }
-            if let Some(job) = queue.first.pop_front().or_else(|| queue.second.pop_front()) {
+            if let Some(job) = queue.high.pop_front().or_else(|| queue.normal.pop_front()) {
                 return Some(job);
             }
-            queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-/// The handle. Dropping it ends the thread after the step it is in; it does not wait for that.
+/// Handle of the thread. Dropping it ends the thread after the current step, without waiting.
 pub(crate) struct Worker {
-    lanes: Arc<Lanes>,
-    /// Tells whether a question's time was up before its turn.
+    queue: Arc<JobQueue>,
+    /// Checks whether a job's deadline passed while it was queued.
     clock: SharedClock,
 }
 
 impl Worker {
-    /// Starts the thread.
-    pub(crate) fn start(mut session: Session, clock: SharedClock) -> Result<Self, Failure> {
-        let lanes = Arc::new(Lanes::default());
+    pub(crate) fn start(mut session: Session, clock: SharedClock) -> Result<Self, StoreError> {
+        let lanes = Arc::new(JobQueue::default());
         let served = Arc::clone(&lanes);
         thread::Builder::new()
             .name("leasehold-sqlite".to_owned())
             .spawn(move || {
                 while let Some(job) = served.next() {
-                    // A panic costs its asker the answer (which makes it unknown), not everybody the store.
-                    // The transaction it was in has been rolled back by then.
+                    // A panic costs one caller its response (its outcome is then unknown), not all
+                    // callers the store. Unwinding has already rolled the transaction back.
                     if catch_unwind(AssertUnwindSafe(|| job(&mut session))).is_err() {
                         tracing::error!("a step of the SQLite store panicked: please report it");
                     }
                 }
             })
             .map_err(|error| {
-                Failure::not_done(
-                    Cause::Overloaded,
+                StoreError::not_done(
+                    StoreErrorKind::Overloaded,
                     "cannot start the database's thread: raise the limit of processes and threads",
                 )
                 .with_source(error)
             })?;
-        Ok(Self { lanes, clock })
+        Ok(Self { queue: lanes, clock })
     }
 
-    /// Puts a question and waits for its answer. `work` is told how much of `within` is left when its turn
-    /// comes.
-    pub(crate) async fn ask<T, F>(&self, lane: Lane, within: Duration, work: F) -> Result<T, Failure>
+    /// Queues a job and waits for its result. `work` gets the part of `within`
+    /// that remains when it starts.
+    pub(crate) async fn run<T, F>(&self, lane: Priority, within: Duration, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Session, Duration) -> Result<T, Failure> + Send + 'static,
+        F: FnOnce(&mut Session, Duration) -> Result<T, StoreError> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
         let clock = Arc::clone(&self.clock);
@@ -118,55 +114,57 @@ impl Worker {
         self.push(
             lane,
             Box::new(move |session| {
+                // The caller has dropped its future: skip the work, no client would own the result.
                 if answer.is_closed() {
                     return;
                 }
                 let left = ends.since(clock.now());
                 let out = if left.is_zero() {
-                    Err(Failure::not_done(
-                        Cause::Overloaded,
+                    Err(StoreError::not_done(
+                        StoreErrorKind::Overloaded,
                         "the question waited for its turn until its time was up: fewer callers, or more time",
                     ))
                 } else {
                     work(session, left)
                 };
-                // Nobody there any more: a dropped call counts as unknown, and its owner undoes it.
+                // A send error means that the caller has gone. It treats a dropped
+                // call as unknown and undoes it.
                 drop(answer.send(out));
             }),
         )?;
         answered.await.unwrap_or_else(|_| {
-            Err(Failure::unknown(
-                Cause::Unreachable,
+            Err(StoreError::unknown(
+                StoreErrorKind::Unreachable,
                 "the database's thread ended before it answered",
             ))
         })
     }
 
-    fn push(&self, lane: Lane, job: Job) -> Result<(), Failure> {
-        let mut queue = self.lanes.lock();
+    fn push(&self, lane: Priority, job: Job) -> Result<(), StoreError> {
+        let mut queue = self.queue.lock();
         match lane {
-            Lane::First => queue.first.push_back(job),
-            Lane::Second if queue.second.len() < WAITING => queue.second.push_back(job),
-            Lane::Second => {
-                return Err(Failure::not_done(
-                    Cause::Overloaded,
-                    format!("{WAITING} questions wait already: ask again later"),
+            Priority::High => queue.high.push_back(job),
+            Priority::Normal if queue.normal.len() < MAX_QUEUED_JOBS => queue.normal.push_back(job),
+            Priority::Normal => {
+                return Err(StoreError::not_done(
+                    StoreErrorKind::Overloaded,
+                    format!("{MAX_QUEUED_JOBS} requests wait already: retry later"),
                 ));
             }
         }
         drop(queue);
-        self.lanes.bell.notify_one();
+        self.queue.changed.notify_one();
         Ok(())
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let mut queue = self.lanes.lock();
+        let mut queue = self.queue.lock();
         queue.closed = true;
-        queue.first.clear();
-        queue.second.clear();
+        queue.high.clear();
+        queue.normal.clear();
         drop(queue);
-        self.lanes.bell.notify_one();
+        self.queue.changed.notify_one();
     }
 }

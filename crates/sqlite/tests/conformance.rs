@@ -1,4 +1,4 @@
-//! The cases that every store passes, each on a file of its own.
+//! The conformance suite, each case on its own file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,16 +7,14 @@ use leasehold_conformance::{Fixture, TakerCommand};
 use leasehold_core::store::SharedStore;
 use leasehold_sqlite::{SqliteOptions, SqliteStore};
 
-/// A file in a folder that goes with it.
+/// A database file in a temporary folder.
 struct Sqlite {
     folder: tempfile::TempDir,
 }
 
 #[allow(clippy::expect_used, reason = "without a folder there is nothing to test")]
 fn sqlite() -> Sqlite {
-    Sqlite {
-        folder: tempfile::tempdir().expect("the temporary folder must be writable"),
-    }
+    Sqlite { folder: tempfile::tempdir().expect("the temporary folder must be writable") }
 }
 
 impl Sqlite {

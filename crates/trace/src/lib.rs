@@ -1,16 +1,25 @@
-//! The event stream as OpenTelemetry spans: one for each hold, from the call of its acquire to the end of its lease, with renewals,
-//! losses and releases as events of the span.
+//! Exports the event stream as OpenTelemetry spans: one span per hold, from the acquire call to the
+//! end of the lease. Renewals, losses and releases are events of the span.
 //!
-//! [`Spans`] is an observer like any other and takes any tracer. With the feature `otlp`, [`Otlp`] has one that sends to a collector.
+//! [`SpanObserver`] is an observer and works with any tracer. With the feature `otlp`, [`Otlp`]
+//! sends spans to a collector.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `spans` | the observer: open spans by hold |
+//! | `span_events` | maps an event to its effect on the span, and to attributes |
+//! | `otlp` | an exporter over OTLP/HTTP (feature `otlp`) |
+//!
+//! Terms: see `docs/glossary.md`.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use leasehold_core::{Locks, clock::BootClock, memory::MemoryStore};
-//! use leasehold_trace::Spans;
+//! use leasehold_trace::SpanObserver;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let spans = Spans::new(opentelemetry::global::tracer("my-service"));
+//! let spans = SpanObserver::new(opentelemetry::global::tracer("my-service"));
 //! let store = Arc::new(MemoryStore::new(BootClock::shared()));
 //! let locks = Locks::builder(store).observer(Arc::new(spans)).build()?;
 //! locks.class("scheduler").run("job:42", async |_| ()).await?;
@@ -20,9 +29,9 @@
 
 #[cfg(feature = "otlp")]
 mod otlp;
+mod span_events;
 mod spans;
-mod story;
 
 #[cfg(feature = "otlp")]
-pub use otlp::{CannotSend, Otlp};
-pub use spans::Spans;
+pub use otlp::{Otlp, OtlpError};
+pub use spans::SpanObserver;

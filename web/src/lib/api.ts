@@ -1,4 +1,4 @@
-/** Questions to the daemon. Every refusal is a `Refused` with the daemon's own words. */
+/** Requests to the daemon. Every refusal is a `Refused` with the daemon's own text. */
 import { session } from './session.svelte';
 import type { components } from './schema';
 
@@ -14,7 +14,7 @@ export type Me = Schemas['Me'];
 export type Drills = Schemas['Drills'];
 export type Told = Schemas['LockEvent'];
 
-/** The daemon said no, or did not say anything. */
+/** The daemon refused the request or did not respond. */
 export class Refused extends Error {
   readonly status: number;
   readonly code: string;
@@ -26,7 +26,7 @@ export class Refused extends Error {
   }
 }
 
-/** What every request carries. */
+/** The headers of every request. */
 export function headers(): Record<string, string> {
   return session.token ? { authorization: `Bearer ${session.token}` } : {};
 }
@@ -39,7 +39,7 @@ async function send(method: string, path: string, body?: unknown): Promise<Respo
       method,
       headers: body === undefined ? headers() : { ...headers(), 'content-type': 'application/json' },
       body: body === undefined ? null : JSON.stringify(body),
-      // Identity is the token alone; nothing a browser keeps is sent along.
+      // Only the token identifies the user; cookies are not sent.
       credentials: 'omit',
       cache: 'no-store',
     });

@@ -1,12 +1,12 @@
 /**
- * How long a full lease is, for the bars: the store only says what is left.
+ * The full length of each lease, for the bars: the store only returns the remaining time.
  *
- * A renewal shows it (what is left jumps up); before the first one, a lease has lived `age` and has `remaining` left, so it is not longer
- * than the two together, nor than its class says.
+ * A renewal shows the full length (the remaining time jumps up). Before the first renewal, the lease is at most `age` plus `remaining`
+ * long, and at most its class's TTL.
  *
- * Nor does the store say when the lease ends by the browser's clock: a reading that took long leaves that open by as much as it took, on
- * the way there or back. As long as all readings can mean the same end, the first one's is kept, so that a bar grows when a lease was renewed and
- * never because an answer was slow.
+ * The store does not know the browser's clock either. A slow response leaves the end of the lease uncertain by its round trip. While all
+ * readings are consistent with one end, the first estimate is kept. So a bar grows only after a renewal, never because a
+ * response was slow.
  */
 import type { Lock } from './api';
 
@@ -16,7 +16,7 @@ interface Fill {
   left: number;
   /** When it ends, by `performance.now()`. */
   end: number;
-  /** The latest that it can be, by all readings since it was last renewed. */
+  /** The latest possible end, by all readings since the last renewal. */
   latest: number;
 }
 
@@ -25,7 +25,7 @@ export class Fills {
   /** TTLs of the classes in milliseconds. */
   classes = new Map<string, number>();
 
-  /** What a reading says that was asked for at `sent` and answered at `received`. */
+  /** Handles a reading that was requested at `sent` and received at `received`. */
   seen(locks: Lock[], sent: number, received: number): Lock[] {
     const next = new Map<string, Fill>();
     for (const lock of locks) {
@@ -33,11 +33,11 @@ export class Fills {
       const fence = lock.fence ?? '';
       const before = this.#by.get(lock.name);
       let full = Math.max(left, 1);
-      // Rather too early than too late; and the store counts whole milliseconds.
+      // The earliest possible end. The store counts whole milliseconds.
       let end = sent + left;
       let latest = received + left;
       if (before && before.fence === fence) {
-        // More than there was: it was renewed just now, and this is about all of it.
+        // The remaining time has grown: the lease was just renewed and is nearly full.
         full = left > before.left + 50 ? Math.max(left, this.#longest(lock, left)) : Math.max(before.full, left);
         if (end <= before.latest + 1 && before.end <= latest + 1) {
           end = before.end;

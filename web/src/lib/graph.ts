@@ -1,4 +1,4 @@
-/** A run's steps as a graph in columns: each step stands behind everything it needs. */
+/** The steps of a run as a graph in columns: each step stands to the right of the steps it needs. */
 import type { Run } from './plane';
 
 export interface Node {
@@ -20,7 +20,7 @@ export interface Graph {
 export function graph(run: Run): Graph {
   const steps = run.workflow.steps;
   const column = new Map<string, number>();
-  // As many rounds as there are steps are enough; a circle (which the daemon refuses) ends there too.
+  // The number of steps bounds the rounds, also for a cycle (which the daemon refuses).
   for (let round = 0; round < steps.length; round += 1) {
     for (const step of steps) column.set(step.id, Math.max(0, ...step.needs.map((need) => (column.get(need) ?? 0) + 1)));
   }

@@ -1,13 +1,13 @@
-/** What the daemon holds right now, kept fresh by its events, with a slow poll in case one is missed. */
+/** The current locks, updated by the daemon's events, with a slow poll in case an event is missed. */
 import { ask, type Lock, type LockList, type Told } from './api';
 import { follow, type Standing } from './stream';
 import { Fills } from './fills';
 
-/** How many events are kept for the views. */
+/** The number of events kept for the views. */
 const KEPT = 400;
-/** Not more often than this, however much happens. */
+/** The minimum interval between two reloads, in milliseconds. */
 const APART = 250;
-/** Even if nothing is heard. */
+/** The poll interval without events, in milliseconds. */
 const POLL = 5000;
 
 class Live {
@@ -19,7 +19,7 @@ class Live {
   loaded = $state(false);
   events = $state.raw<Told[]>([]);
   problem = $state('');
-  /** Grows with every event: views that show more than locks read anew when it moves. */
+  /** Grows with every event; views that show more than locks reload when it changes. */
   beat = $state(0);
   fills = new Fills();
   #due = false;
@@ -46,7 +46,7 @@ class Live {
     this.soon();
   }
 
-  /** Reads the locks anew, soon: many events are one question. */
+  /** Schedules a reload of the locks; several events cause one request. */
   soon() {
     this.#due = true;
     if (!this.#busy) void this.#read();

@@ -1,4 +1,4 @@
-/** `/metrics` read in the browser: enough of the text format for our own names. */
+/** `/metrics` read in the browser: supports as much of the text format as Leasehold's metrics use. */
 
 export interface Sample {
   name: string;
@@ -6,7 +6,7 @@ export interface Sample {
   value: number;
 }
 
-/** One reading of all numbers. */
+/** One reading of all metrics. */
 export interface Reading {
   /** Milliseconds, by `Date.now()`. */
   at: number;
@@ -38,14 +38,14 @@ export function classes(samples: Sample[]): string[] {
   return [...new Set(samples.map((sample) => sample.labels['class'] ?? '').filter(Boolean))].sort();
 }
 
-/** How fast a counter grew between two readings, per second. A counter that fell began anew. */
+/** The rate of a counter between two readings, per second. A counter that decreased was reset. */
 export function rate(from: Reading, to: Reading, name: string, cls = ''): number {
   const grown = total(to.samples, name, cls) - total(from.samples, name, cls);
   const seconds = (to.at - from.at) / 1000;
   return seconds > 0 ? Math.max(0, grown) / seconds : 0;
 }
 
-/** A histogram's quantile over what came between two readings; null if nothing came. */
+/** A histogram's quantile over the samples between two readings; null if there are none. */
 export function quantile(from: Reading, to: Reading, name: string, q: number): number | null {
   const buckets = (samples: Sample[]) => {
     const by = new Map<number, number>();

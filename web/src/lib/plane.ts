@@ -26,7 +26,7 @@ export interface Run {
   steps: Record<string, { status: string; attempt: number; job?: string | null; why?: string | null }>;
 }
 
-/** What a job's work is, in a few words. */
+/** A short description of a job's work. */
 export function work(job: Job): string {
   const work = job.spec.work;
   if (typeof work === 'string') return work === 'gate' ? String(job.spec.payload ?? 'a question') : `${work} (${job.spec.topic})`;

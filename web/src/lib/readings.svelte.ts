@@ -1,10 +1,10 @@
-/** The daemon's metrics as they were since this page was opened: browsers have no Prometheus, and most of an incident is its last minutes. */
+/** The daemon's metrics since this page was opened. They show the last minutes of an incident without Prometheus. */
 import { text } from './api';
 import { parse, type Reading } from './metrics';
 
-/** How often. */
+/** The interval between two readings, in milliseconds. */
 export const EVERY = 2000;
-/** Half an hour. */
+/** The number of readings kept: half an hour. */
 const KEPT = 900;
 
 class Readings {
@@ -12,7 +12,7 @@ class Readings {
   problem = $state('');
   #timer = 0;
 
-  /** Reads on until the answer is called. Readings stay: coming back to the view shows them. */
+  /** Starts polling; call the returned function to stop. Readings are kept for the next visit of the view. */
   start(): () => void {
     const read = async () => {
       try {

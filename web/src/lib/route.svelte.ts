@@ -1,4 +1,4 @@
-/** Which view: the part of the address behind `#`. */
+/** The current view: the part of the address after `#`. */
 export const VIEWS = [
   ['locks', 'Locks'],
   ['timeline', 'Timeline'],
@@ -22,7 +22,7 @@ class Route {
     return VIEWS.find(([id]) => id === first)?.[0] ?? 'locks';
   }
 
-  /** What follows the view's name. */
+  /** The part after the view's name. */
   get rest(): string[] {
     return this.#parts.slice(1);
   }

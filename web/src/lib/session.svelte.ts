@@ -1,4 +1,4 @@
-/** Who looks: the API token, kept for this tab only, and what it may do. */
+/** The session: the API token, kept for this tab only, and its rights. */
 import type { Me } from './api';
 
 const KEY = 'leasehold-token';
@@ -13,11 +13,11 @@ function kept(): string {
 
 class Session {
   token = $state(kept());
-  /** The daemon wants to know who it is. */
+  /** The daemon requires a token. */
   wanted = $state(false);
   me = $state.raw<Me | null>(null);
 
-  /** The answer to somebody with this token was "who are you?". An answer that comes after they have given another one says nothing. */
+  /** The daemon answered 401 to this token. Ignored if the user has entered another token since. */
   refused(token: string) {
     if (token !== this.token) return;
     this.wanted = true;
@@ -31,11 +31,11 @@ class Session {
       if (this.token) sessionStorage.setItem(KEY, this.token);
       else sessionStorage.removeItem(KEY);
     } catch {
-      // Then it is kept in memory only.
+      // Without storage the token is kept in memory only.
     }
   }
 
-  /** May do this with everything, as changes of policy need. */
+  /** True if the token has `admin` on `*`, which policy changes require. */
   get admin(): boolean {
     return this.me?.grants.includes('admin:*') ?? false;
   }

@@ -1,7 +1,7 @@
 /**
  * The daemon's event stream, followed for as long as the page is open.
  *
- * `EventSource` cannot send a token, so the stream is read with `fetch`; resuming behind the last event works the same way.
+ * `EventSource` cannot send a token, so the stream is read with `fetch`; it resumes after the last event in the same way.
  */
 import { headers } from './api';
 import { session } from './session.svelte';
@@ -27,7 +27,7 @@ export function cutter(each: (kind: string, data: string, id: string) => void): 
   };
 }
 
-/** Follows until the signal fires. `gap` says that events were missed and everything should be read anew. */
+/** Follows until the signal fires. `gap` means that events were missed and everything must be reloaded. */
 export async function follow(
   signal: AbortSignal,
   told: (event: Told) => void,
@@ -44,7 +44,7 @@ export async function follow(
       if (response.status === 401) session.refused(token);
       if (!response.ok || !response.body) throw new Error(String(response.status));
       standing('live');
-      // What happened before the stream was open is not on it.
+      // Events from before the stream was opened are not on it.
       if (!last) gap();
       pause = 500;
       const cut = cutter((kind, data, id) => {
@@ -59,7 +59,7 @@ export async function follow(
         cut(value);
       }
     } catch {
-      // Told below; it is tried again.
+      // Reported below; the loop reconnects.
     }
     if (signal.aborted) return;
     standing('away');

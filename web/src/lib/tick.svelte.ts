@@ -1,4 +1,4 @@
-/** The time for countdowns, often enough for tenths of seconds to look alive and seldom enough to cost nothing. */
+/** The clock for countdowns: frequent enough for tenths of seconds, rare enough to be cheap. */
 class Tick {
   /** `performance.now()`. */
   now = $state(performance.now());

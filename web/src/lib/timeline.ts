@@ -1,7 +1,7 @@
-/** Holds laid out by name and time, with what went wrong between them. */
+/** Lays out holds by name and time, and marks overlaps and takeovers. */
 import type { Held } from './api';
 
-/** How a hold ended, as far as colour goes. */
+/** How a hold ended; decides its colour. */
 export type Fate = 'held' | 'released' | 'debt' | 'lost' | 'broken' | 'local' | 'stopped';
 
 export interface Bar {
@@ -10,9 +10,9 @@ export interface Bar {
   /** Milliseconds of the wall clock. */
   from: number;
   to: number;
-  /** Beside others at the same time: 0 for the first. */
+  /** The row among concurrent holds of the name, from 0. */
   level: number;
-  /** It began after somebody else's unclean end: how long after. */
+  /** Delay after the unclean end of the previous hold, if there was one. */
   takeover: number | null;
 }
 
@@ -20,17 +20,17 @@ export interface Lane {
   name: string;
   bars: Bar[];
   levels: number;
-  /** When two held at once. */
+  /** Periods with two holders. */
   overlaps: { from: number; to: number }[];
 }
 
 /**
- * A lease that a client kept itself and let run out is noticed by the daemon a little after its end. Whoever came next in that time did not
+ * The daemon notices the expiry of a client-kept lease a little late. A hold that begins in that time does not
  * overlap with it.
  */
 const NOTICED = 1500;
 
-/** Ends that are as they should be. */
+/** Clean ends. */
 const CLEAN = new Set(['released', 'kept', 'already_lost']);
 
 export function fate(row: Held): Fate {
@@ -42,7 +42,7 @@ export function fate(row: Held): Fate {
   return CLEAN.has(row.ended) ? 'released' : 'lost';
 }
 
-/** What a person should read for an end. */
+/** The displayed text of an end. */
 export function ending(row: Held): string {
   const words: Record<string, string> = {
     released: 'released',
@@ -62,7 +62,7 @@ export function ending(row: Held): string {
   return row.ended ? (words[row.ended] ?? row.ended) : row.fence ? 'held now' : 'held now, local only: the store could not be asked';
 }
 
-/** Lanes in the order of the newest beginning. */
+/** Lanes, sorted by their newest start. */
 export function lanes(rows: Held[], now: number): Lane[] {
   const by = new Map<string, Bar[]>();
   for (const row of [...rows].sort((a, b) => Date.parse(a.from) - Date.parse(b.from))) {

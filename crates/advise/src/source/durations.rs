@@ -1,15 +1,16 @@
 use leasehold_core::policy::duration;
 
-use super::{Unreadable, unreadable};
+use super::{ParseError, parse_error};
 use crate::evidence::Evidence;
 use crate::sample::Sample;
 
-/// A file of held durations, one a line, with a unit: `18s`, `250ms`. Empty lines and `#` comments are skipped. A word before
-/// the duration says what it is: `held` (as without), `store` (an answer's latency) or `stall` (a pause).
+/// Parses a file of held durations, one per line, with a unit: `18s`, `250ms`. Empty lines and `#`
+/// comments are skipped. A word before the duration gives its kind: `held` (the default), `store`
+/// (response time) or `stall` (a pause).
 ///
 /// # Errors
-/// The first line that is no duration.
-pub fn durations(text: &str) -> Result<Evidence, Unreadable> {
+/// The first line that is not a duration.
+pub fn parse_durations(text: &str) -> Result<Evidence, ParseError> {
     let (mut held, mut store, mut stalls) = (Vec::new(), Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -21,16 +22,13 @@ pub fn durations(text: &str) -> Result<Evidence, Unreadable> {
             _ => ("held", line),
         };
         let duration =
-            duration::parse(rest).map_err(|why| unreadable(at, format!("`{}` {why}", rest.trim())))?;
+            duration::parse(rest).map_err(|why| parse_error(at, format!("`{}` {why}", rest.trim())))?;
         match kind {
             "held" => held.push(duration),
             "store" => store.push(duration),
             "stall" => stalls.push(duration),
             other => {
-                return Err(unreadable(
-                    at,
-                    format!("`{other}` is not known; allowed: held, store, stall"),
-                ));
+                return Err(parse_error(at, format!("`{other}` is not known; allowed: held, store, stall")));
             }
         }
     }
@@ -49,16 +47,13 @@ mod tests {
     #[test]
     fn reads_kinds_comments_and_refuses_guesses() {
         let evidence =
-            durations("# measured on Monday\n18s\n\nheld 1m 30s\nstore 3ms # slow\nstall 700ms\n").unwrap();
-        let counts = (
-            evidence.held.count(),
-            evidence.store.count(),
-            evidence.stalls.count(),
-        );
+            parse_durations("# measured on Monday\n18s\n\nheld 1m 30s\nstore 3ms # slow\nstall 700ms\n")
+                .unwrap();
+        let counts = (evidence.held.count(), evidence.store.count(), evidence.stalls.count());
         assert_eq!(counts, (2, 1, 1));
-        let said = durations("18s\n90\n").unwrap_err().to_string();
+        let said = parse_durations("18s\n90\n").unwrap_err().to_string();
         assert!(said.starts_with("line 2: `90` has no unit"), "{said}");
-        let said = durations("pause 3s").unwrap_err().to_string();
+        let said = parse_durations("pause 3s").unwrap_err().to_string();
         assert!(said.contains("allowed: held, store, stall"), "{said}");
     }
 }

@@ -1,26 +1,23 @@
-//! Where recorded data comes from. Each reader takes text and says, with the line, what it cannot read.
+//! Readers of recorded data. Each parses text, and its error names the line that it cannot read.
 
 mod durations;
 mod history;
 mod prometheus;
 
-pub use durations::durations;
-pub use history::history;
-pub use prometheus::prometheus;
+pub use durations::parse_durations;
+pub use history::parse_history;
+pub use prometheus::parse_prometheus;
 
-/// A line that cannot be read.
+/// A line that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
-pub struct Unreadable {
-    /// Counted from one.
+pub struct ParseError {
+    /// Line number, counted from one.
     pub line: usize,
-    /// What is wrong, and what is allowed.
+    /// What is wrong with the line, and what is allowed.
     pub why: String,
 }
 
-fn unreadable(at: usize, why: impl Into<String>) -> Unreadable {
-    Unreadable {
-        line: at + 1,
-        why: why.into(),
-    }
+fn parse_error(at: usize, why: impl Into<String>) -> ParseError {
+    ParseError { line: at + 1, why: why.into() }
 }

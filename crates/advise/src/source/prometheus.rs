@@ -1,36 +1,38 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Unreadable, unreadable};
+use super::{ParseError, parse_error};
 use crate::evidence::Evidence;
 use crate::sample::Sample;
 
-/// One histogram's cumulative counts by bound, over all its label sets.
-type Cumulative = BTreeMap<Bound, u64>;
+/// Cumulative counts of one histogram by bound, summed over all its label sets.
+type CumulativeCounts = BTreeMap<BucketBound, u64>;
 
-/// A bucket's bound in microseconds; the open bucket is the greatest.
+/// A bucket's upper bound. The order of the variants sorts the open bucket last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Bound {
+enum BucketBound {
+    // Whole microseconds: a float has no total order and cannot be a map key.
     Micros(u64),
     Open,
 }
 
-/// What `/metrics` shows of one class: `leasehold_held_seconds`, `leasehold_renew_seconds` and
-/// `leasehold_renew_total`. Histograms of several namespaces are added up.
+/// Parses the output of `/metrics` for one class: `leasehold_held_seconds`,
+/// `leasehold_renew_seconds` and `leasehold_renew_total`. Histograms of several namespaces are
+/// added up.
 ///
 /// # Errors
-/// A line of these metrics that is not in Prometheus' text format.
-pub fn prometheus(text: &str, class: &str) -> Result<Evidence, Unreadable> {
-    let (mut held, mut store) = (Cumulative::new(), Cumulative::new());
+/// A line of these metrics that is not in the Prometheus text format.
+pub fn parse_prometheus(text: &str, class: &str) -> Result<Evidence, ParseError> {
+    let (mut held, mut store) = (CumulativeCounts::new(), CumulativeCounts::new());
     let (mut renewals, mut retries) = (0, 0);
     for (at, line) in text.lines().enumerate() {
-        let Some((metric, labels, value)) = parts(line) else {
+        let Some((metric, labels, value)) = split_metric_line(line) else {
             continue;
         };
         if label(labels, "class") != Some(class) {
             continue;
         }
-        let count = || count(value).ok_or_else(|| unreadable(at, format!("`{value}` is not a count")));
+        let count = || count(value).ok_or_else(|| parse_error(at, format!("`{value}` is not a count")));
         match metric {
             "leasehold_held_seconds_bucket" => *held.entry(bound(labels, at)?).or_default() += count()?,
             "leasehold_renew_seconds_bucket" => *store.entry(bound(labels, at)?).or_default() += count()?,
@@ -43,24 +45,18 @@ pub fn prometheus(text: &str, class: &str) -> Result<Evidence, Unreadable> {
             _ => {}
         }
     }
-    Ok(Evidence {
-        held: sample(held),
-        store: sample(store),
-        stalls: Sample::default(),
-        retries,
-        renewals,
-    })
+    Ok(Evidence { held: sample(held), store: sample(store), stalls: Sample::default(), retries, renewals })
 }
 
-/// Name, labels, value; `None` for comments and lines without labels.
-fn parts(line: &str) -> Option<(&str, &str, &str)> {
+/// Splits a line into name, labels and value. `None` for comments and lines without labels.
+fn split_metric_line(line: &str) -> Option<(&str, &str, &str)> {
     let (metric, rest) = line.split_once('{')?;
     let (labels, value) = rest.rsplit_once('}')?;
     // A timestamp may follow the value.
     Some((metric.trim(), labels, value.split_whitespace().next()?))
 }
 
-/// The labels Leasehold exports never contain quotes, commas or escapes.
+// A plain split is enough: labels that Leasehold exports never contain quotes, commas or escapes.
 fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     labels.split(',').find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
@@ -68,18 +64,17 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn bound(labels: &str, at: usize) -> Result<Bound, Unreadable> {
+fn bound(labels: &str, at: usize) -> Result<BucketBound, ParseError> {
     match label(labels, "le") {
-        Some("+Inf") => Ok(Bound::Open),
+        Some("+Inf") => Ok(BucketBound::Open),
         Some(text) => {
-            let seconds: f64 = text
-                .parse()
-                .map_err(|_| unreadable(at, format!("le=\"{text}\" is not a number")))?;
+            let seconds: f64 =
+                text.parse().map_err(|_| parse_error(at, format!("le=\"{text}\" is not a number")))?;
             let time = Duration::try_from_secs_f64(seconds);
-            let time = time.map_err(|_| unreadable(at, format!("le=\"{text}\" is not a time")))?;
-            Ok(Bound::Micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
+            let time = time.map_err(|_| parse_error(at, format!("le=\"{text}\" is not a time")))?;
+            Ok(BucketBound::Micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
         }
-        None => Err(unreadable(at, "a bucket without le")),
+        None => Err(parse_error(at, "a bucket without le")),
     }
 }
 
@@ -89,14 +84,14 @@ fn count(value: &str) -> Option<u64> {
     (number.is_finite() && number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
 }
 
-fn sample(cumulative: Cumulative) -> Sample {
+fn sample(cumulative: CumulativeCounts) -> Sample {
     let (mut buckets, mut beyond, mut before) = (Vec::new(), 0, 0);
     for (bound, up_to) in cumulative {
         let own = up_to.saturating_sub(before);
         before = before.max(up_to);
         match bound {
-            Bound::Micros(micros) => buckets.push((Duration::from_micros(micros), own)),
-            Bound::Open => beyond = own,
+            BucketBound::Micros(micros) => buckets.push((Duration::from_micros(micros), own)),
+            BucketBound::Open => beyond = own,
         }
     }
     Sample::of_buckets(buckets, beyond)
@@ -121,19 +116,19 @@ leasehold_renew_total{class=\"scheduler\",namespace=\"job\",store=\"redis\",outc
 
     #[test]
     fn adds_up_namespaces_of_one_class() {
-        let evidence = prometheus(TEXT, "scheduler").unwrap();
+        let evidence = parse_prometheus(TEXT, "scheduler").unwrap();
         assert_eq!(evidence.held.count(), 110);
         assert_eq!(evidence.held.quantile(0.9), Ok(Duration::from_secs(1)));
         assert_eq!(evidence.held.quantile(0.99), Ok(Duration::from_secs(10)));
         assert!(evidence.held.quantile(1.0).is_err());
         assert_eq!((evidence.renewals, evidence.retries), (42, 2));
-        assert_eq!(prometheus(TEXT, "workflow").unwrap().held.count(), 7);
+        assert_eq!(parse_prometheus(TEXT, "workflow").unwrap().held.count(), 7);
     }
 
     #[test]
-    fn a_broken_line_is_named() {
+    fn an_invalid_line_is_named() {
         let text = TEXT.replace("le=\"10.0\"} 99", "le=\"ten\"} 99");
-        let said = prometheus(&text, "scheduler").unwrap_err().to_string();
+        let said = parse_prometheus(&text, "scheduler").unwrap_err().to_string();
         assert!(said.starts_with("line 3: le=\"ten\""), "{said}");
     }
 }

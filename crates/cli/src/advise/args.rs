@@ -1,13 +1,13 @@
-//! What people type after `leasehold advise`.
+//! The arguments of `leasehold advise`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::args::Discreet;
+use crate::args::Redacted;
 
-/// `leasehold advise`.
+/// Arguments of `leasehold advise`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Reads how long locks were held (and, where it is recorded, how long the store took and processes stalled) and does the sums:
@@ -28,13 +28,13 @@ pub(crate) struct AdviseArgs {
     /// The class to advise on
     #[arg(default_value = "scheduler")]
     pub(crate) class: String,
-    /// Recorded data: a running daemon at http://HOST:PORT, or a file of durations, of its history, or of text from /metrics; - for
-    /// standard input
+    /// Recorded data: a running daemon at http://HOST:PORT, or a file of durations, of its history, or of
+    /// text from /metrics; - for standard input
     #[arg(long, value_name = "FILE|URL")]
-    pub(crate) from: Option<Discreet<PathBuf>>,
+    pub(crate) from: Option<Redacted<PathBuf>>,
     /// What is in it, if it cannot be told from its first line
     #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<DataKind>,
     /// The 99th percentile of held time, if it is known better than from records
     #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) p99: Option<Duration>,
@@ -44,8 +44,8 @@ pub(crate) struct AdviseArgs {
     /// What is added on top; a tenth of the p99 if not given
     #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) guard: Option<Duration>,
-    /// How long work is given to stop before its lease ends, if not what the class says; if that is 0s too, what `run` takes: the
-    /// smaller of 5s and a sixth of the TTL
+    /// How long work is given to stop before its lease ends, if not what the class says; if that is 0s too,
+    /// what `run` takes: the smaller of 5s and a sixth of the TTL
     #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     pub(crate) stop_grace: Option<Duration>,
     /// The takeover target: from a holder's crash to the next owner, at most
@@ -67,13 +67,12 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    pub(crate) output: Form,
+    #[arg(short, long, value_enum, default_value_t = AdviceFormat::Text)]
+    pub(crate) output: AdviceFormat,
 }
 
-/// What recorded data looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum DataKind {
     /// One duration a line
     Durations,
     /// Prometheus text, as /metrics serves it
@@ -82,9 +81,8 @@ pub(crate) enum Kind {
     History,
 }
 
-/// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum AdviceFormat {
     /// Sums and a picture for people
     Text,
     /// One JSON document

@@ -1,25 +1,25 @@
-//! An advice for people and for programs.
+//! Prints the advice as text, JSON or HTML.
 
 use std::io::Write;
 use std::time::Duration;
 
 use leasehold::policy::duration::human;
-use leasehold_advise::{Advice, Evidence, FalseLoss, Forecast, Lever, plot};
+use leasehold_advise::{Advice, Evidence, FalseLoss, Forecast, SloRemedy, plot};
 use serde_json::{Value, json};
 
-/// Grows when a field changes its meaning or goes; new fields may come without it.
-const SCHEMA: u32 = 1;
+// Raised when a field is removed or changes its meaning. A new field does not raise it.
+const ADVICE_SCHEMA: u32 = 1;
 
-/// The sums, the plans side by side, and a picture.
-pub(crate) fn text(
+/// The formula with its values, the plans side by side, and a plot.
+pub(crate) fn write_text(
     out: &mut impl Write,
     class: &str,
     advice: &Advice,
     forecasts: &[(String, Forecast)],
     evidence: &Evidence,
-    picture: Option<&[plot::Mark]>,
+    picture: Option<&[plot::PlotMark]>,
 ) -> std::io::Result<()> {
-    writeln!(out, "{}", sums(class, advice, evidence))?;
+    writeln!(out, "{}", formula_text(class, advice, evidence))?;
     writeln!(
         out,
         "{:<20} {:>9} {:>9} {:>9} {:>9} {:>8} {:>11}  false loss",
@@ -34,12 +34,12 @@ pub(crate) fn text(
             human(plan.every),
             human(plan.margin),
             human(plan.takeover),
-            covered(forecast, evidence),
+            covered_text(forecast, evidence),
             forecast.renewals_per_second,
-            false_loss(forecast),
+            false_loss_text(forecast),
         )?;
     }
-    if let Some(said) = slo(advice) {
+    if let Some(said) = slo_text(advice) {
         writeln!(out, "\n{said}")?;
     }
     if let Some(marks) = picture.filter(|_| !evidence.held.is_empty()) {
@@ -48,7 +48,7 @@ pub(crate) fn text(
     Ok(())
 }
 
-fn sums(class: &str, advice: &Advice, evidence: &Evidence) -> String {
+fn formula_text(class: &str, advice: &Advice, evidence: &Evidence) -> String {
     let plan = advice.recommended();
     format!(
         "{class}: p50 {}, p95 {}, p99 {} ({} holds); jitter {}, guard {}\n\
@@ -71,51 +71,42 @@ fn sums(class: &str, advice: &Advice, evidence: &Evidence) -> String {
     )
 }
 
-fn covered(forecast: &Forecast, evidence: &Evidence) -> String {
+fn covered_text(forecast: &Forecast, evidence: &Evidence) -> String {
     if evidence.held.is_empty() {
         return "-".into();
     }
     format!("{:.1} %", forecast.covered * 100.0)
 }
 
-fn false_loss(forecast: &Forecast) -> String {
-    match (
-        forecast.false_loss,
-        forecast.false_loss.per_hour(forecast.plan.every),
-    ) {
-        (FalseLoss::Seen(_), Some(rate)) => format!("{rate:.3} per hour of holding"),
+fn false_loss_text(forecast: &Forecast) -> String {
+    match (forecast.false_loss, forecast.false_loss.per_hour(forecast.plan.every)) {
+        (FalseLoss::Observed(_), Some(rate)) => format!("{rate:.3} per hour of holding"),
+        // Without a recorded loss, only an upper bound can be stated.
         (FalseLoss::AtMost(_), Some(rate)) => format!("none recorded; at most {rate:.3} per hour (95 %)"),
         _ => "unknown: no latencies or pauses recorded".into(),
     }
 }
 
-/// About the takeover target, and what is left to do.
-fn slo(advice: &Advice) -> Option<String> {
+/// Whether the takeover target is met, and what else can be done.
+fn slo_text(advice: &Advice) -> Option<String> {
     let slo = advice.slo?;
     let target = human(slo.target);
     let now = slo.current.map_or_else(String::new, |current| {
-        let verdict = if current <= slo.target {
-            "meets"
-        } else {
-            "cannot meet"
-        };
-        format!(
-            "takeover within {target}: the ttl in force {verdict} it ({} at most)\n",
-            human(current)
-        )
+        let verdict = if current <= slo.target { "meets" } else { "cannot meet" };
+        format!("takeover within {target}: the ttl in force {verdict} it ({} at most)\n", human(current))
     });
-    let lever = match slo.lever {
-        Lever::Covering => format!(
+    let lever = match slo.remedy {
+        SloRemedy::Covering => format!(
             "the covering plan does ({} at most): set ttl {}",
             human(advice.covering.takeover),
             human(advice.covering.ttl)
         ),
-        Lever::Renewing => format!(
+        SloRemedy::Renewing => format!(
             "only the shorter, renewing plan does ({} at most): set ttl {}; work longer than it lives by its renewals",
             human(advice.renewing.takeover),
             human(advice.renewing.ttl)
         ),
-        Lever::FastFail => format!(
+        SloRemedy::FastFail => format!(
             "no ttl does that the jitter of {} permits ({} at most)\n\
              levers left: less jitter, or end a dead holder's lease by another way (release on shutdown, leasehold break)",
             human(advice.jitter),
@@ -125,8 +116,8 @@ fn slo(advice: &Advice) -> Option<String> {
     Some(format!("{now}{lever}"))
 }
 
-/// For programs.
-pub(crate) fn document(
+/// The advice as JSON.
+pub(crate) fn advice_document(
     class: &str,
     advice: &Advice,
     forecasts: &[(String, Forecast)],
@@ -138,7 +129,7 @@ pub(crate) fn document(
         .map(|(name, forecast)| {
             let plan = forecast.plan;
             let (seen, share) = match forecast.false_loss {
-                FalseLoss::Seen(share) => (true, Some(share)),
+                FalseLoss::Observed(share) => (true, Some(share)),
                 FalseLoss::AtMost(share) => (false, Some(share)),
                 FalseLoss::Unknown => (false, None),
             };
@@ -158,7 +149,7 @@ pub(crate) fn document(
         .collect();
     let recommended = advice.recommended();
     json!({
-        "schema_version": SCHEMA,
+        "schema_version": ADVICE_SCHEMA,
         "class": class,
         "holds_recorded": evidence.held.count(),
         "p50_ms": millis(advice.p50),
@@ -172,27 +163,28 @@ pub(crate) fn document(
         "slo": advice.slo.map(|slo| json!({
             "target_ms": millis(slo.target),
             "in_force_takeover_ms": slo.current.map(millis),
-            "met_by": match slo.lever {
-                Lever::Covering => Some("covering"),
-                Lever::Renewing => Some("renewing"),
-                Lever::FastFail => None,
+            "met_by": match slo.remedy {
+                SloRemedy::Covering => Some("covering"),
+                SloRemedy::Renewing => Some("renewing"),
+                SloRemedy::FastFail => None,
             },
         })),
     })
 }
 
-/// A page of its own: the text and the picture.
-pub(crate) fn page(
+/// An HTML page with the text and the plot.
+pub(crate) fn html_page(
     class: &str,
     advice: &Advice,
     forecasts: &[(String, Forecast)],
     evidence: &Evidence,
-    marks: &[plot::Mark],
+    marks: &[plot::PlotMark],
     title: &str,
 ) -> std::io::Result<String> {
     let mut plain = Vec::new();
-    text(&mut plain, class, advice, forecasts, evidence, None)?;
+    write_text(&mut plain, class, advice, forecasts, evidence, None)?;
     let plain = String::from_utf8_lossy(&plain)
+        // `&` first, or the entities would be escaped again.
         .replace('&', "&amp;")
         .replace('<', "&lt;");
     Ok(format!(

@@ -1,34 +1,32 @@
-//! One configuration file: its settings with the line each stands in, and every problem told at once.
+//! Reads one configuration file: settings with their line numbers, and all problems at once.
 //!
-//! The classes in it are the policy book's to read; here it only counts whether there are any.
+//! The policy book reads the `[class.NAME]` tables; this module only notes whether there are any.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use leasehold::policy::{SETTINGS, nearest};
+use leasehold::policy::{CLI_SETTING_KEYS, nearest};
 use leasehold::{Holder, StoreUrl};
 use toml::de::{DeTable, DeValue};
 
-use super::Settings;
-use super::layers::Valued;
+use super::LayerSettings;
+use super::layers::WithOrigin;
 
-/// A configuration file larger than this is not one.
-const LARGEST: u64 = 1024 * 1024;
+// A larger file is no configuration file; the path is probably wrong.
+const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
-/// What a file says.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    /// Its settings.
-    pub(super) settings: Settings,
-    /// It has `[class.NAME]` tables.
-    pub(super) classes: bool,
+pub(super) struct FileSettings {
+    pub(super) settings: LayerSettings,
+    /// The whole text, if the file has `[class.NAME]` tables.
+    pub(super) classes: Option<String>,
 }
 
-/// Reads a file; `None` if there is none.
+/// Reads a file; `None` if it does not exist.
 ///
 /// # Errors
-/// It cannot be read, or something in it is not a setting: every problem, with its line.
-pub(super) fn read(path: &Path) -> anyhow::Result<Option<Found>> {
+/// The file cannot be read, or a key or value is invalid.
+pub(super) fn read(path: &Path) -> anyhow::Result<Option<FileSettings>> {
     let shown = path.display();
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -36,11 +34,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Found>> {
         Ok(found) if !found.is_file() => {
             bail!("{shown} is not a file: name a configuration file, or move it away")
         }
-        Ok(found) if found.len() > LARGEST => {
-            bail!(
-                "{shown} has {} bytes; a configuration file has at most {LARGEST}",
-                found.len()
-            )
+        Ok(found) if found.len() > MAX_CONFIG_BYTES => {
+            bail!("{shown} has {} bytes; a configuration file has at most {MAX_CONFIG_BYTES}", found.len())
         }
         Ok(_) => {}
     }
@@ -48,17 +43,17 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Found>> {
         Ok(text) => text,
         Err(error) => bail!("cannot read {shown}: {error}"),
     };
-    parse(&text, path).map(Some)
+    parse_config(&text, path).map(Some)
 }
 
-/// What is wrong with the values of settings in a file that may have classes too; keys that are not known are the policy
-/// book's to tell.
-pub(crate) fn problems(text: &str, path: &Path) -> Vec<String> {
-    let (found, problems) = examine(text, path);
+/// Problems of settings in a file that may have classes too.
+pub(crate) fn settings_problems(text: &str, path: &Path) -> Vec<String> {
+    let (found, problems) = parse_settings(text, path);
+    // The policy book reports unknown keys and syntax errors of the same file; do not print them twice.
     let known =
         |problem: &String| !problem.contains("this key is unknown") && !problem.contains("is not TOML");
     let mut problems: Vec<_> = problems.into_iter().filter(known).collect();
-    let Settings { store, holder, .. } = found.settings;
+    let LayerSettings { store, holder, .. } = found.settings;
     if let Some(store) = store
         && let Err(invalid) = StoreUrl::parse(&store.value)
     {
@@ -72,8 +67,8 @@ pub(crate) fn problems(text: &str, path: &Path) -> Vec<String> {
     problems
 }
 
-fn parse(text: &str, path: &Path) -> anyhow::Result<Found> {
-    let (found, mut problems) = examine(text, path);
+fn parse_config(text: &str, path: &Path) -> anyhow::Result<FileSettings> {
+    let (found, mut problems) = parse_settings(text, path);
     match problems.len() {
         0 => Ok(found),
         1 => bail!("{}", problems.remove(0)),
@@ -81,28 +76,26 @@ fn parse(text: &str, path: &Path) -> anyhow::Result<Found> {
     }
 }
 
-/// What a text says, and everything that is wrong with it.
-fn examine(text: &str, path: &Path) -> (Found, Vec<String>) {
-    let mut found = Found::default();
+/// The settings of a text, and everything that is wrong with it.
+fn parse_settings(text: &str, path: &Path) -> (FileSettings, Vec<String>) {
+    let mut found = FileSettings::default();
+    // `parse_recoverable` reports several syntax errors in one pass.
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut problems: Vec<String> = errors
         .iter()
         .map(|error| {
             let line = line_of(text, error.span().map_or(0, |span| span.start));
-            format!(
-                "{}:{line}: is not TOML: {}",
-                path.display(),
-                error.message().replace('\n', "; ")
-            )
+            format!("{}:{line}: is not TOML: {}", path.display(), error.message().replace('\n', "; "))
         })
         .collect();
+    // After a syntax error the table is incomplete, and its keys would cause misleading problems.
     if problems.is_empty() {
         for (key, value) in document.get_ref() {
             let name = key.get_ref().as_ref();
             let line = line_of(text, key.span().start);
             if name == "class" {
-                found.classes = true;
-            } else if let Err(why) = take(&mut found.settings, name, value.get_ref(), path, line) {
+                found.classes = Some(text.to_owned());
+            } else if let Err(why) = apply_setting(&mut found.settings, name, value.get_ref(), path, line) {
                 problems.push(format!("{}:{line}: {name}: {why}", path.display()));
             }
         }
@@ -110,77 +103,67 @@ fn examine(text: &str, path: &Path) -> (Found, Vec<String>) {
     (found, problems)
 }
 
-fn take(
-    settings: &mut Settings,
+fn apply_setting(
+    settings: &mut LayerSettings,
     name: &str,
     value: &DeValue<'_>,
     path: &Path,
     line: usize,
 ) -> Result<(), String> {
     let at = format!("{}:{line}", path.display());
-    if !SETTINGS.contains(&name) {
-        let near = nearest(name, SETTINGS.iter().copied().chain(["class"]));
+    if !CLI_SETTING_KEYS.contains(&name) {
+        let near = nearest(name, CLI_SETTING_KEYS.iter().copied().chain(["class"]));
         let hint = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
         return Err(format!(
             "this key is unknown: {hint}Known here: {}, and [class.NAME] tables",
-            SETTINGS.join(", ")
+            CLI_SETTING_KEYS.join(", ")
         ));
     }
     let DeValue::String(text) = value else {
-        return Err(format!(
-            "must be a text in quotes; this is of type {}",
-            value.type_str()
-        ));
+        return Err(format!("must be a text in quotes; this is of type {}", value.type_str()));
     };
     let text = text.to_string();
     if text.is_empty() {
         return Err("is empty; leave it out instead".into());
     }
     match name {
-        "store" => settings.store = Some(Valued::new(text, at)),
-        "policies" => settings.policies = Some(Valued::new(beside(path, &text), at)),
-        "holder" => settings.holder = Some(Valued::new(text, at)),
+        "store" => settings.store = Some(WithOrigin::new(text, at)),
+        "policies" => settings.policies = Some(WithOrigin::new(resolve_beside(path, &text), at)),
+        "holder" => settings.holder = Some(WithOrigin::new(text, at)),
         "timeout" => {
             let timeout = crate::span::parse(&text)?;
-            settings.timeout = Some(Valued::new(timeout, at));
+            settings.timeout = Some(WithOrigin::new(timeout, at));
         }
-        // The list of known keys is longer than this match only if someone forgot one.
-        _ => settings.audit_file = Some(Valued::new(beside(path, &text), at)),
+        // `SETTINGS` was checked above, so only `audit_file` is left.
+        _ => settings.audit_file = Some(WithOrigin::new(resolve_beside(path, &text), at)),
     }
     Ok(())
 }
 
-/// A path in a file is seen from that file.
-fn beside(file: &Path, path: &str) -> PathBuf {
+/// A relative path in a file is relative to that file.
+fn resolve_beside(file: &Path, path: &str) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
-    1 + text
-        .as_bytes()
-        .iter()
-        .take(offset)
-        .filter(|byte| **byte == b'\n')
-        .count()
+    1 + text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> String {
-        parse(text, Path::new("/etc/x/config.toml"))
-            .unwrap_err()
-            .to_string()
+    fn parse_error(text: &str) -> String {
+        parse_config(text, Path::new("/etc/x/config.toml")).unwrap_err().to_string()
     }
 
     #[test]
-    fn every_setting_is_read_with_its_line() {
+    fn every_setting_is_read_with_its_line_number() {
         let text = "store = \"memory:\"\npolicies = \"p.toml\"\nholder = \"h\"\ntimeout = \"2s\"\naudit_file = \"/a\"\n\
                     [class.x]\nttl = \"1s\"\n";
-        let found = parse(text, Path::new("/etc/x/config.toml")).unwrap();
+        let found = parse_config(text, Path::new("/etc/x/config.toml")).unwrap();
         let settings = found.settings;
-        assert!(found.classes);
+        assert_eq!(found.classes.as_deref(), Some(text));
         assert_eq!(settings.store.unwrap().value, "memory:");
         let policies = settings.policies.unwrap();
         assert_eq!(policies.value, Path::new("/etc/x/p.toml"));
@@ -191,21 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_names_the_line_and_what_is_allowed() {
+    fn an_invalid_setting_is_reported_with_its_line_and_the_allowed_values() {
         for (text, expected) in [
-            (
-                "\nstor = \"x\"",
-                "config.toml:2: stor: this key is unknown: did you mean `store`?",
-            ),
+            ("\nstor = \"x\"", "config.toml:2: stor: this key is unknown: did you mean `store`?"),
             ("timeout = \"5\"", "timeout"),
             ("timeout = 5", "must be a text in quotes; this is of type integer"),
             ("holder = \"\"", "is empty"),
             ("store = \"a\"\nstore = \"b\"", "is not TOML"),
             ("colour = \"x\"", "Known here: audit_file, holder"),
         ] {
-            let said = said(text);
+            let said = parse_error(text);
             assert!(said.contains(expected), "{text}: {said}");
         }
-        assert!(said("a = 1\nb = 2").contains("and 1 more"));
+        assert!(parse_error("a = 1\nb = 2").contains("and 1 more"));
     }
 }

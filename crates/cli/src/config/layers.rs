@@ -1,4 +1,4 @@
-//! The layers of settings, one over the other.
+//! Merges the settings of command line, environment, files and defaults.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,59 +6,55 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use super::file::{Found, read};
-use super::{HERE, Settings};
-use crate::args::Place;
+use super::file::{FileSettings, read};
+use super::{LOCAL_CONFIG_FILE, LayerSettings};
+use crate::args::GlobalArgs;
 
-/// The system's file.
-const SYSTEM: &str = "/etc/leasehold/config.toml";
-/// How long a store may take to answer a verb, if nobody says.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const SYSTEM_CONFIG_FILE: &str = "/etc/leasehold/config.toml";
+/// The default limit for a store call of a verb.
+const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A value and where it comes from.
+/// A setting's value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Valued<T> {
-    /// The value.
+pub(crate) struct WithOrigin<T> {
     pub(crate) value: T,
     /// For people: `command line`, `LEASEHOLD_STORE`, `leasehold.toml:3`, `default`.
     pub(crate) origin: String,
 }
 
-impl<T> Valued<T> {
-    /// A value from there.
+impl<T> WithOrigin<T> {
     pub(crate) fn new(value: T, origin: impl Into<String>) -> Self {
-        Self {
-            value,
-            origin: origin.into(),
-        }
+        Self { value, origin: origin.into() }
     }
 }
 
-/// Everything in force.
+/// All settings in force, resolved once per command.
 #[derive(Debug, Clone)]
-pub(crate) struct Config {
-    /// Where the locks are, as it was written.
-    pub(crate) store: Valued<String>,
-    /// The file that the classes come from; only built-in ones if there is none.
-    pub(crate) policies: Option<Valued<PathBuf>>,
-    /// Who we are, if it was said.
-    pub(crate) holder: Option<Valued<String>>,
-    /// How long a store may take to answer.
-    pub(crate) timeout: Valued<Duration>,
-    /// Where `break` is written down.
-    pub(crate) audit_file: Valued<PathBuf>,
+pub(crate) struct Settings {
+    /// The store's URL, as written.
+    pub(crate) store: WithOrigin<String>,
+    /// The policy file; `None` means only the built-in classes.
+    pub(crate) policies: Option<WithOrigin<PathBuf>>,
+    /// The text of the policy file, if it is a configuration file and so was read already.
+    pub(crate) policy_text: Option<String>,
+    /// The holder name; `None` means host:pid.
+    pub(crate) holder: Option<WithOrigin<String>>,
+    /// The limit for a store call.
+    pub(crate) timeout: WithOrigin<Duration>,
+    /// The audit log of `break`.
+    pub(crate) audit_file: WithOrigin<PathBuf>,
 }
 
-/// The parts of the environment that say where files are.
+/// The environment variables that locate the user's folders.
 #[derive(Debug, Default)]
-pub(super) struct Homes {
+pub(super) struct HomeFolders {
     pub(super) state: Option<OsString>,
     pub(super) config: Option<OsString>,
     pub(super) home: Option<OsString>,
 }
 
-impl Homes {
-    fn of_this_process() -> Self {
+impl HomeFolders {
+    fn from_env() -> Self {
         Self {
             state: std::env::var_os("XDG_STATE_HOME"),
             config: std::env::var_os("XDG_CONFIG_HOME"),
@@ -66,8 +62,7 @@ impl Homes {
         }
     }
 
-    /// Locks are state that should survive a restart of the session but is not worth a backup: what the XDG base
-    /// directory specification calls state.
+    /// The XDG state folder: data that should survive the session but is not worth a backup.
     fn state_folder(&self) -> Option<PathBuf> {
         self.folder(self.state.as_ref(), ".local/state")
     }
@@ -77,7 +72,7 @@ impl Homes {
     }
 
     fn folder(&self, named: Option<&OsString>, usual: &str) -> Option<PathBuf> {
-        // The specification: a relative path counts as not set.
+        // XDG base directory specification: a relative path counts as not set.
         let absolute = |path: &OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
         let named = named.and_then(absolute);
         let folder = named.or_else(|| Some(self.home.as_ref().and_then(absolute)?.join(usual)))?;
@@ -85,92 +80,91 @@ impl Homes {
     }
 }
 
-impl Config {
-    /// Reads the files and lays everything over one another.
+impl Settings {
+    /// Reads all files and merges the layers.
     ///
     /// # Errors
-    /// A file cannot be used, or no store is named and there is no home for the default one.
-    pub(crate) fn load(place: &Place) -> anyhow::Result<Self> {
-        Self::with(place, &Homes::of_this_process(), Path::new(SYSTEM))
+    /// A file is invalid, or no store is configured and there is no home folder for the default one.
+    pub(crate) fn load(global: &GlobalArgs) -> anyhow::Result<Self> {
+        Self::load_from(global, &HomeFolders::from_env(), Path::new(SYSTEM_CONFIG_FILE))
     }
 
-    /// The user's folder for what should survive a session, if there is one.
+    /// The user's state folder.
     pub(crate) fn state_folder() -> Option<PathBuf> {
-        Homes::of_this_process().state_folder()
+        HomeFolders::from_env().state_folder()
     }
 
-    pub(super) fn with(place: &Place, homes: &Homes, system: &Path) -> anyhow::Result<Self> {
-        let files: Vec<PathBuf> = [
-            Some(PathBuf::from(HERE)),
-            homes.config_file(),
-            Some(system.to_owned()),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let mut layers = vec![Found {
-            settings: typed(place),
-            classes: false,
-        }];
+    pub(super) fn load_from(global: &GlobalArgs, homes: &HomeFolders, system: &Path) -> anyhow::Result<Self> {
+        let files: Vec<PathBuf> =
+            [Some(PathBuf::from(LOCAL_CONFIG_FILE)), homes.config_file(), Some(system.to_owned())]
+                .into_iter()
+                .flatten()
+                .collect();
+        // The order of this list is the precedence.
+        let mut layers = vec![FileSettings { settings: command_line_settings(global), classes: None }];
         let mut classes = None;
         for path in files {
             if let Some(found) = read(&path)? {
-                // Not merged: a class that is half from here and half from there is one that nobody has read.
-                if found.classes && classes.is_none() {
-                    classes = Some(Valued::new(path.clone(), path.display().to_string()));
+                // Classes of several files are not merged: no file would show the class that is in force.
+                if classes.is_none() {
+                    let file = || WithOrigin::new(path.clone(), path.display().to_string());
+                    classes = found.classes.clone().map(|text| (file(), text));
                 }
                 layers.push(found);
             }
         }
-        let first =
-            |pick: fn(&Settings) -> bool| layers.iter().map(|layer| &layer.settings).find(|one| pick(one));
+        let first = |pick: fn(&LayerSettings) -> bool| {
+            layers.iter().map(|layer| &layer.settings).find(|one| pick(one))
+        };
         let store = first(|one| one.store.is_some()).and_then(|one| one.store.clone());
         let policies = first(|one| one.policies.is_some()).and_then(|one| one.policies.clone());
         let timeout = first(|one| one.timeout.is_some()).and_then(|one| one.timeout.clone());
         let audit_file = first(|one| one.audit_file.is_some()).and_then(|one| one.audit_file.clone());
         let state = homes.state_folder();
+        let (policies, policy_text) = match (policies, classes) {
+            (Some(named), _) => (Some(named), None),
+            (None, Some((file, text))) => (Some(file), Some(text)),
+            (None, None) => (None, None),
+        };
         Ok(Self {
             store: match (store, &state) {
                 (Some(store), _) => store,
-                (None, Some(state)) => Valued::new(
-                    format!("sqlite:{}", state.join("leasehold.db").display()),
-                    "default",
-                ),
+                (None, Some(state)) => {
+                    WithOrigin::new(format!("sqlite:{}", state.join("leasehold.db").display()), "default")
+                }
                 (None, None) => bail!(
                     "no store: --store is not given, and neither XDG_STATE_HOME nor HOME says where the default one is\n\
                      name one with --store or LEASEHOLD_STORE, e.g. --store sqlite:/var/lib/leasehold/locks.db"
                 ),
             },
-            policies: policies.or(classes),
+            policies,
+            policy_text,
             holder: first(|one| one.holder.is_some()).and_then(|one| one.holder.clone()),
-            timeout: timeout.unwrap_or_else(|| Valued::new(TIMEOUT, "default")),
+            timeout: timeout.unwrap_or_else(|| WithOrigin::new(DEFAULT_STORE_TIMEOUT, "default")),
             audit_file: audit_file.unwrap_or_else(|| {
                 let folder = state.unwrap_or_else(|| PathBuf::from("."));
-                Valued::new(folder.join("audit.jsonl"), "default")
+                WithOrigin::new(folder.join("audit.jsonl"), "default")
             }),
         })
     }
 }
 
-/// What the command line and the environment say.
-fn typed(place: &Place) -> Settings {
+/// The settings from the command line and the environment.
+fn command_line_settings(global: &GlobalArgs) -> LayerSettings {
     let from = |by_env: bool, variable: &str| {
-        if by_env {
-            variable.to_owned()
-        } else {
-            "command line".into()
-        }
+        if by_env { variable.to_owned() } else { "command line".into() }
     };
+    // An empty variable means "not set".
     let text = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
-    Settings {
-        store: text(place.store.as_deref())
-            .map(|store| Valued::new(store, from(place.store_by_env, "LEASEHOLD_STORE"))),
-        policies: place
+    LayerSettings {
+        store: text(global.store.as_deref())
+            .map(|store| WithOrigin::new(store, from(global.store_by_env, "LEASEHOLD_STORE"))),
+        policies: global
             .policies
             .clone()
             .filter(|path| !path.as_os_str().is_empty())
-            .map(|path| Valued::new(path, from(place.policies_by_env, "LEASEHOLD_POLICIES"))),
-        holder: text(place.holder.as_ref()).map(|holder| Valued::new(holder, "command line")),
+            .map(|path| WithOrigin::new(path, from(global.policies_by_env, "LEASEHOLD_POLICIES"))),
+        holder: text(global.holder.as_ref()).map(|holder| WithOrigin::new(holder, "command line")),
         timeout: None,
         audit_file: None,
     }
@@ -180,26 +174,17 @@ fn typed(place: &Place) -> Settings {
 mod tests {
     use super::*;
 
-    fn homes(state: Option<&str>, home: Option<&str>) -> Homes {
-        Homes {
-            state: state.map(Into::into),
-            config: None,
-            home: home.map(Into::into),
-        }
+    fn homes(state: Option<&str>, home: Option<&str>) -> HomeFolders {
+        HomeFolders { state: state.map(Into::into), config: None, home: home.map(Into::into) }
     }
 
-    fn store(homes: &Homes) -> anyhow::Result<String> {
-        Ok(Config::with(&Place::default(), homes, Path::new("/nowhere"))?
-            .store
-            .value)
+    fn store(homes: &HomeFolders) -> anyhow::Result<String> {
+        Ok(Settings::load_from(&GlobalArgs::default(), homes, Path::new("/nowhere"))?.store.value)
     }
 
     #[test]
     fn the_default_store_is_in_the_state_folder() {
-        assert_eq!(
-            store(&homes(Some("/s"), Some("/h"))).unwrap(),
-            "sqlite:/s/leasehold/leasehold.db"
-        );
+        assert_eq!(store(&homes(Some("/s"), Some("/h"))).unwrap(), "sqlite:/s/leasehold/leasehold.db");
         for state in [None, Some(""), Some("relative")] {
             assert_eq!(
                 store(&homes(state, Some("/h"))).unwrap(),
@@ -211,41 +196,26 @@ mod tests {
     }
 
     #[test]
-    fn each_layer_covers_the_ones_below() {
+    fn each_layer_overrides_the_ones_below() {
         let folder = tempfile::tempdir().unwrap();
         let (user, system) = (folder.path().join("u"), folder.path().join("system.toml"));
         std::fs::create_dir_all(user.join("leasehold")).unwrap();
         let write = |path: &Path, text: &str| std::fs::write(path, text).unwrap();
-        let homes = Homes {
-            config: Some(user.clone().into()),
-            ..homes(Some("/s"), None)
-        };
-        let load = |place: &Place| Config::with(place, &homes, &system).unwrap();
-        write(
-            &system,
-            "store = \"memory:\"\ntimeout = \"9s\"\nholder = \"sys\"\n[class.x]\nttl = \"1s\"\n",
-        );
-        let config = load(&Place::default());
+        let homes = HomeFolders { config: Some(user.clone().into()), ..homes(Some("/s"), None) };
+        let load = |global: &GlobalArgs| Settings::load_from(global, &homes, &system).unwrap();
+        write(&system, "store = \"memory:\"\ntimeout = \"9s\"\nholder = \"sys\"\n[class.x]\nttl = \"1s\"\n");
+        let config = load(&GlobalArgs::default());
         assert_eq!(config.store.value, "memory:");
         assert_eq!(config.policies.unwrap().value, system);
-        write(
-            &user.join("leasehold/config.toml"),
-            "store = \"sqlite:/u\"\nholder = \"user\"\n",
-        );
-        let config = load(&Place::default());
-        assert_eq!(
-            (config.store.value.as_str(), config.timeout.value.as_secs()),
-            ("sqlite:/u", 9)
-        );
+        write(&user.join("leasehold/config.toml"), "store = \"sqlite:/u\"\nholder = \"user\"\n");
+        let config = load(&GlobalArgs::default());
+        assert_eq!((config.store.value.as_str(), config.timeout.value.as_secs()), ("sqlite:/u", 9));
         assert_eq!(config.holder.unwrap().value, "user");
-        let config = load(&Place {
+        let config = load(&GlobalArgs {
             store: Some("redis://h".to_owned().into()),
             store_by_env: true,
-            ..Place::default()
+            ..GlobalArgs::default()
         });
-        assert_eq!(
-            config.store,
-            Valued::new("redis://h".to_owned(), "LEASEHOLD_STORE")
-        );
+        assert_eq!(config.store, WithOrigin::new("redis://h".to_owned(), "LEASEHOLD_STORE"));
     }
 }

@@ -1,6 +1,8 @@
-//! Settings: flags, then `LEASEHOLD_*`, then `./leasehold.toml`, then the user's file, then the system's, then defaults.
+//! Settings and their sources.
 //!
-//! Every value remembers where it came from (`show`). `file` reads one file; `layers` puts them one over the other.
+//! Precedence: flags, `LEASEHOLD_*`, `./leasehold.toml`, the user's file, the system's file, defaults. Every
+//! value keeps its origin for `config show`. `file` reads one file; `layers` merges them. Each file is read once per
+//! command, so that all parts of the command see the same settings.
 
 mod file;
 mod layers;
@@ -11,15 +13,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::file::problems;
-pub(crate) use self::layers::{Config, Valued};
+pub(crate) use self::file::settings_problems;
+pub(crate) use self::layers::{Settings, WithOrigin};
 pub(crate) use self::show::main;
-use crate::args::Form;
+use crate::args::ReportFormat;
 
-/// The configuration file of a folder.
-pub(crate) const HERE: &str = "leasehold.toml";
+/// The configuration file in the current folder.
+pub(crate) const LOCAL_CONFIG_FILE: &str = "leasehold.toml";
 
-/// `leasehold config`.
+/// Arguments of `leasehold config`.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -52,22 +54,17 @@ Examples:
         #[arg(long)]
         origin: bool,
         /// How to print
-        #[arg(short, long, value_enum, default_value_t = Form::Text)]
-        output: Form,
+        #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+        output: ReportFormat,
     },
 }
 
-/// What can be set.
+/// The settings of one layer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Settings {
-    /// Where the locks are.
-    pub(crate) store: Option<Valued<String>>,
-    /// Where the classes are.
-    pub(crate) policies: Option<Valued<PathBuf>>,
-    /// Who we are.
-    pub(crate) holder: Option<Valued<String>>,
-    /// How long a store may take.
-    pub(crate) timeout: Option<Valued<Duration>>,
-    /// Where `break` is written down.
-    pub(crate) audit_file: Option<Valued<PathBuf>>,
+pub(crate) struct LayerSettings {
+    pub(crate) store: Option<WithOrigin<String>>,
+    pub(crate) policies: Option<WithOrigin<PathBuf>>,
+    pub(crate) holder: Option<WithOrigin<String>>,
+    pub(crate) timeout: Option<WithOrigin<Duration>>,
+    pub(crate) audit_file: Option<WithOrigin<PathBuf>>,
 }

@@ -1,4 +1,4 @@
-//! `leasehold config show`.
+//! `leasehold config show`: print every setting and its origin.
 
 use std::io::Write;
 
@@ -7,17 +7,16 @@ use leasehold::policy::duration::human;
 use leasehold::redact;
 use serde_json::{Map, Value, json};
 
-use super::{Config, ConfigArgs, ConfigCommand};
-use crate::args::{Form, Place};
+use super::{ConfigArgs, ConfigCommand, Settings};
+use crate::args::ReportFormat;
 
-/// Prints every setting in force. URLs are shown without what is secret in them.
-pub(crate) fn main(place: &Place, args: &ConfigArgs) -> anyhow::Result<bool> {
+/// Prints every setting in force. Secrets in URLs are redacted.
+pub(crate) fn main(settings: &Settings, args: &ConfigArgs) -> anyhow::Result<bool> {
     let ConfigCommand::Show { origin, output } = &args.command;
-    let config = Config::load(place)?;
+    let config = settings.clone();
     let none = || ("(built-in classes only)".to_owned(), "default".to_owned());
-    let (policies, policies_from) = config.policies.map_or_else(none, |policies| {
-        (policies.value.display().to_string(), policies.origin)
-    });
+    let (policies, policies_from) =
+        config.policies.map_or_else(none, |policies| (policies.value.display().to_string(), policies.origin));
     let (holder, holder_from) = config.holder.map_or_else(
         || ("(host:pid)".to_owned(), "default".to_owned()),
         |holder| (holder.value, holder.origin),
@@ -27,15 +26,11 @@ pub(crate) fn main(place: &Place, args: &ConfigArgs) -> anyhow::Result<bool> {
         ("policies", policies, policies_from),
         ("holder", holder, holder_from),
         ("timeout", human(config.timeout.value), config.timeout.origin),
-        (
-            "audit_file",
-            config.audit_file.value.display().to_string(),
-            config.audit_file.origin,
-        ),
+        ("audit_file", config.audit_file.value.display().to_string(), config.audit_file.origin),
     ];
     let mut out = anstream::stdout().lock();
     match output {
-        Form::Json => {
+        ReportFormat::Json => {
             let settings: Map<String, Value> = rows
                 .into_iter()
                 .map(|(key, value, origin)| (key.to_owned(), json!({ "value": value, "origin": origin })))
@@ -43,7 +38,7 @@ pub(crate) fn main(place: &Place, args: &ConfigArgs) -> anyhow::Result<bool> {
             let all = json!({ "schema_version": 1, "settings": settings });
             writeln!(out, "{all:#}")?;
         }
-        Form::Text => {
+        ReportFormat::Text => {
             let mut table = Table::new();
             table.load_style(presets::NOTHING);
             let mut heads = vec!["SETTING", "VALUE"];

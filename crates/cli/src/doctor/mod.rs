@@ -1,7 +1,7 @@
-//! `leasehold doctor`: what is wrong with a store, what it means for locks, and what to do.
+//! `leasehold doctor`: finds problems of a store, what they mean for locks, and what to do.
 //!
-//! The store's crate examines the store (`StoreUrl::examine`); `trial` goes through a lock's whole life on it; `classes`
-//! compares what each class demands with what was found.
+//! The store's crate examines the store (`StoreUrl::examine`). `trial` runs a lock's whole life cycle on it.
+//! `classes` compares what each class requires with what was found.
 
 mod classes;
 mod report;
@@ -11,20 +11,39 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use leasehold::StoreUrl;
 use leasehold::store::{Finding, Severity};
 
-use crate::args::{Form, Place};
-use crate::config::Config;
-use crate::desk::Desk;
+use crate::args::ReportFormat;
+use crate::config::Settings;
+use crate::session::StoreSession;
 
-/// `leasehold doctor`.
+/// Arguments of `leasehold doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-What is looked at:
-  Redis   eviction, persistence, replicas and fail-over, the server's clock, the user's rights, version, memory, clients
-  SQLite  what the file is on, rights, free space, journal mode, damage, schema, the boot clock
-  both    a lock's whole life on a name of its own (not with --look-only), and for every class whether the store
+#[command(after_help = doctor_help())]
+pub(crate) struct DoctorArgs {
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
+    /// Findings with this code do not count for the exit code
+    #[arg(long, value_name = "CODE")]
+    pub(crate) accept: Vec<String>,
+    /// Do not take a lock to see whether it works
+    #[arg(long)]
+    pub(crate) look_only: bool,
+}
+
+/// The help lists the subjects of every store's examination, registered ones too.
+fn doctor_help() -> String {
+    let mut text = "What is looked at:\n".to_owned();
+    for store in leasehold::backends() {
+        if !store.examines.is_empty() {
+            text += &format!("  {:<7} {}\n", store.title, store.examines);
+        }
+    }
+    text + DOCTOR_HELP
+}
+
+const DOCTOR_HELP: &str = "  all     a lock's whole life on a name of its own (not with --look-only), and for every class whether the store
           promises what it requires and is near enough for its times
 
 Severity:
@@ -36,69 +55,38 @@ Exit codes:
 Examples:
   leasehold doctor
   leasehold --store redis://127.0.0.1 doctor -o json
-  leasehold --store redis://127.0.0.1 doctor --accept redis.persistence    # known, and fine here")]
-pub(crate) struct DoctorArgs {
-    /// How to print
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    pub(crate) output: Form,
-    /// Findings with this code do not count for the exit code
-    #[arg(long, value_name = "CODE")]
-    pub(crate) accept: Vec<String>,
-    /// Do not take a lock to see whether it works
-    #[arg(long)]
-    pub(crate) look_only: bool,
-}
+  leasehold --store redis://127.0.0.1 doctor --accept redis.persistence    # known, and fine here";
 
-/// Longer than the sum of what it does, so that one silent server is told as such.
-const PATIENCE: Duration = Duration::from_secs(10);
+// An examination makes several calls, and one silent server must not use up the whole timeout.
+const MIN_EXAMINE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Examines; answers whether nothing breaks a promise.
-pub(crate) fn main(place: &Place, args: &DoctorArgs) -> anyhow::Result<bool> {
-    let url = place.store()?;
-    let book = place.book()?;
-    let within = Config::load(place)?.timeout.value.max(PATIENCE);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut found = runtime
-        .block_on(url.examine(within))
-        .with_context(|| format!("cannot examine {url}"))?;
+/// Examines the store. Returns whether no finding breaks a promise.
+pub(crate) fn main(settings: &Settings, args: &DoctorArgs) -> anyhow::Result<bool> {
+    let url = settings.store_url()?;
+    let book = settings.policy_book()?;
+    let within = settings.timeout.value.max(MIN_EXAMINE_TIMEOUT);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut found = runtime.block_on(url.examine(within)).with_context(|| format!("cannot examine {url}"))?;
     drop(runtime);
-    let hopeless = found
-        .findings
-        .iter()
-        .any(|finding| HOPELESS.contains(&finding.code));
-    // A file that is not there is not made by a look at it.
-    let missing = matches!(&url, StoreUrl::Sqlite { path, .. } if !path.exists());
-    if !args.look_only && !hopeless && !missing && url != StoreUrl::Memory {
-        match Desk::of(url.clone(), place) {
-            Ok(desk) => found
-                .findings
-                .extend(desk.wait(trial::trial(&desk.store, desk.within))),
-            Err(error) => found.found(Finding::breaks(
+    let fatal = found.findings.iter().any(|finding| finding.fatal);
+    // The trial would create a missing store, but an examination must not create anything.
+    let missing = url.exists() == Some(false);
+    if !args.look_only && !fatal && !missing {
+        match StoreSession::open_url(url.clone(), settings) {
+            Ok(session) => {
+                found.findings.extend(session.block_on(trial::run_trial(&session.store, session.timeout)))
+            }
+            Err(error) => found.add_finding(Finding::breaks(
                 "store.open",
                 format!("the store cannot be opened: {error:#}"),
-                "mend that first",
+                "fix that error first, then run leasehold doctor again",
             )),
         }
     }
-    classes::judge(&book, &mut found);
-    found.sort();
-    report::print(&url, &found, args)?;
+    classes::check_classes(&book, &mut found);
+    found.sort_findings();
+    report::print_report(&url, &found, args)?;
     let accepted = |finding: &&Finding| !args.accept.iter().any(|code| code == finding.code);
     let breaks = |finding: &Finding| finding.severity == Severity::Breaks;
     Ok(!found.findings.iter().filter(accepted).any(breaks))
 }
-
-/// With these, no lock can be had: trying would only say it a second time.
-const HOPELESS: [&str; 9] = [
-    "redis.access",
-    "redis.replica",
-    "redis.sentinel",
-    "redis.loading",
-    "redis.wait-replicas",
-    "sqlite.file",
-    "sqlite.foreign",
-    "sqlite.schema",
-    "sqlite.unreadable",
-];

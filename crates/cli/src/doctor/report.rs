@@ -1,4 +1,4 @@
-//! The findings, for people and for machines.
+//! Prints the findings as text or JSON.
 
 use std::io::Write;
 
@@ -8,25 +8,21 @@ use leasehold::store::{Examination, Severity};
 use serde_json::{Map, Value, json};
 
 use super::DoctorArgs;
-use crate::args::Form;
+use crate::args::ReportFormat;
 
-/// Prints them on standard output.
-pub(super) fn print(url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> anyhow::Result<()> {
+pub(super) fn print_report(url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     match args.output {
-        Form::Json => writeln!(out, "{:#}", document(url, found, args))?,
-        Form::Text => text(&mut out, url, found, args)?,
+        ReportFormat::Json => writeln!(out, "{:#}", report_document(url, found, args))?,
+        ReportFormat::Text => write_text(&mut out, url, found, args)?,
     }
     out.flush()?;
     Ok(())
 }
 
-fn document(url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> Value {
-    let facts: Map<String, Value> = found
-        .facts
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), value.clone().into()))
-        .collect();
+fn report_document(url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> Value {
+    let facts: Map<String, Value> =
+        found.facts.iter().map(|(key, value)| ((*key).to_owned(), value.clone().into())).collect();
     let findings: Vec<_> = found
         .findings
         .iter()
@@ -36,6 +32,7 @@ fn document(url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> Value {
                 "severity": finding.severity,
                 "what": finding.what,
                 "advice": finding.advice,
+                // Accepted findings stay in the report; they only do not count for the exit code.
                 "accepted": args.accept.iter().any(|code| code == finding.code),
             })
         })
@@ -52,14 +49,19 @@ fn document(url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> Value {
     })
 }
 
-fn text(out: &mut impl Write, url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> std::io::Result<()> {
-    let promise = found.promised.as_ref().map_or_else(
-        || "nothing known".to_owned(),
-        |promised| promised.promise.to_string(),
-    );
-    let trip = found.round_trip.map_or_else(String::new, |trip| {
-        format!(", round trip {:.1}ms", trip.as_secs_f64() * 1000.0)
-    });
+fn write_text(
+    out: &mut impl Write,
+    url: &StoreUrl,
+    found: &Examination,
+    args: &DoctorArgs,
+) -> std::io::Result<()> {
+    let promise = found
+        .promised
+        .as_ref()
+        .map_or_else(|| "nothing known".to_owned(), |promised| promised.promise.to_string());
+    let trip = found
+        .round_trip
+        .map_or_else(String::new, |trip| format!(", round trip {:.1}ms", trip.as_secs_f64() * 1000.0));
     writeln!(out, "{url}: promises {promise}{trip}")?;
     for finding in &found.findings {
         let colour = match finding.severity {
@@ -70,32 +72,15 @@ fn text(out: &mut impl Write, url: &StoreUrl, found: &Examination, args: &Doctor
         let style = Style::new().bold().fg_color(Some(colour.into()));
         let accepted = args.accept.iter().any(|code| code == finding.code);
         let mark = if accepted { " (accepted)" } else { "" };
-        writeln!(
-            out,
-            "\n{style}{}{style:#} {}{mark}",
-            finding.severity, finding.code
-        )?;
+        writeln!(out, "\n{style}{}{style:#} {}{mark}", finding.severity, finding.code)?;
         writeln!(out, "  {}", finding.what)?;
         writeln!(out, "  do: {}", finding.advice)?;
     }
-    let count = |severity| {
-        found
-            .findings
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
-    };
-    let (breaks, risks, notes) = (
-        count(Severity::Breaks),
-        count(Severity::Risk),
-        count(Severity::Note),
-    );
+    let count = |severity| found.findings.iter().filter(|finding| finding.severity == severity).count();
+    let (breaks, risks, notes) = (count(Severity::Breaks), count(Severity::Risk), count(Severity::Note));
     if found.findings.is_empty() {
         writeln!(out, "nothing found")
     } else {
-        writeln!(
-            out,
-            "\n{breaks} that break a promise, {risks} risks, {notes} notes"
-        )
+        writeln!(out, "\n{breaks} that break a promise, {risks} risks, {notes} notes")
     }
 }

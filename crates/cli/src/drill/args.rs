@@ -1,4 +1,4 @@
-//! What people type after `leasehold drill`.
+//! The arguments of `leasehold drill`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use leasehold_drill::fleet::StoreKind;
-use leasehold_drill::scenario::Options;
+use leasehold_drill::scenario::DrillOptions;
 
-/// `leasehold drill`.
+/// Arguments of `leasehold drill`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -17,7 +17,6 @@ Examples:
   leasehold drill all                                         (about six minutes; report in leasehold-drills/)
   leasehold drill run store-outage --outage 30s
   leasehold drill run store-outage --store redis://staging    (needs the key leasehold:drillable there)
-  leasehold drill simulate --seeds 2000
   leasehold drill faults --count 300 --seed 1
   leasehold drill soak --for 5m --every 5s --on redis
   leasehold drill report leasehold-drills/forced-kill-redis.jsonl
@@ -33,9 +32,9 @@ pub(crate) enum DrillCommand {
     /// List the drills and what each promises
     List,
     /// Run drills, on throw-away stores unless --store names one that is marked as drillable
-    Run(RunArgs),
+    Run(DrillRunArgs),
     /// Break replicas of the control plane under load
-    Plane(Box<crate::plane::proof::ProofArgs>),
+    Plane(Box<super::plane::PlaneDrillArgs>),
     /// Run every drill and write a report: a page with timelines, JSON, and each drill's history
     All(AllArgs),
     /// Run many short drills, one fault each, chosen by seed: kills, pauses, lost replies, restarts, clocks
@@ -44,23 +43,21 @@ pub(crate) enum DrillCommand {
     Soak(SoakArgs),
     /// Judge a history that `run --history` kept
     Report(ReportArgs),
-    /// Run the real client in a simulated world, seed by seed, until a promise breaks
-    Simulate(SimulateArgs),
     /// Run the fault proxy by itself until ctrl-C
     Proxy(ProxyArgs),
 }
 
 /// `leasehold drill run`.
 #[derive(Debug, Args)]
-pub(crate) struct RunArgs {
+pub(crate) struct DrillRunArgs {
     /// Names from `drill list`, or all
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Only on this kind of throw-away store
     #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) on: Option<Kind>,
+    pub(crate) on: Option<DrillStoreKind>,
     #[command(flatten)]
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: DrillSizes,
     /// Write a page with timelines here
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -68,40 +65,35 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) history: Option<PathBuf>,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = DrillFormat::Table)]
+    pub(crate) output: DrillFormat,
 }
 
 /// How large some drills are.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Sizes {
-    /// How long the store answers nobody in store-outage, from 4s to 10m
-    #[arg(long, value_name = "DURATION", value_parser = outage, default_value = "8s")]
+pub(crate) struct DrillSizes {
+    /// How long the store does not answer in store-outage, from 4s to 10m
+    #[arg(long, value_name = "DURATION", value_parser = parse_outage, default_value = "8s")]
     pub(crate) outage: Duration,
     /// How many clients want one name in contention-storm
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(10..=1000), default_value_t = 500)]
     pub(crate) waiters: u32,
 }
 
-impl From<Sizes> for Options {
-    fn from(sizes: Sizes) -> Self {
-        Self {
-            outage: sizes.outage,
-            waiters: sizes.waiters,
-        }
+impl From<DrillSizes> for DrillOptions {
+    fn from(sizes: DrillSizes) -> Self {
+        Self { outage: sizes.outage, waiters: sizes.waiters }
     }
 }
 
-/// Shorter than a TTL shows nothing.
-fn outage(text: &str) -> Result<Duration, String> {
+// An outage shorter than the TTL has no visible effect.
+fn parse_outage(text: &str) -> Result<Duration, String> {
     let span = crate::span::parse(text)?;
-    if Options::OUTAGES.contains(&span) {
+    if DrillOptions::OUTAGE_RANGE.contains(&span) {
         return Ok(span);
     }
-    Err(
-        "an outage lasts from 4s (the drills' leases live 3s) to 10m; the articles ask for 30s to 120s"
-            .to_owned(),
-    )
+    Err("an outage lasts from 4s (the drills' leases live 3s) to 10m; the articles ask for 30s to 120s"
+        .to_owned())
 }
 
 /// `leasehold drill all`.
@@ -112,18 +104,18 @@ pub(crate) struct AllArgs {
     pub(crate) out: PathBuf,
     /// Only on this kind of throw-away store
     #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) on: Option<Kind>,
+    pub(crate) on: Option<DrillStoreKind>,
     #[command(flatten)]
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: DrillSizes,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = DrillFormat::Table)]
+    pub(crate) output: DrillFormat,
 }
 
 /// `leasehold drill faults`.
 #[derive(Debug, Args)]
 pub(crate) struct FaultsArgs {
-    /// How many
+    /// How many faults to inject
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000_000), default_value_t = 300)]
     pub(crate) count: u64,
     /// The first seed; each drill has the next one
@@ -134,13 +126,13 @@ pub(crate) struct FaultsArgs {
     pub(crate) lanes: Option<u16>,
     /// Only on this kind of store
     #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) on: Option<Kind>,
+    pub(crate) on: Option<DrillStoreKind>,
     /// Keep the histories of violations in this folder, as SEED.jsonl
     #[arg(long, value_name = "FOLDER", default_value = "leasehold-drills")]
     pub(crate) keep: PathBuf,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = DrillFormat::Table)]
+    pub(crate) output: DrillFormat,
 }
 
 /// `leasehold drill soak`.
@@ -150,34 +142,34 @@ pub(crate) struct SoakArgs {
     #[arg(long = "for", value_name = "DURATION", value_parser = crate::span::parse, default_value = "5m")]
     pub(crate) lasts: Duration,
     /// How often something is broken, from 1s to 10m
-    #[arg(long, value_name = "DURATION", value_parser = every, default_value = "5s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_fault_interval, default_value = "5s")]
     pub(crate) every: Duration,
     /// How much is judged at a time, from 5s to 1h
-    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "1m")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_window, default_value = "1m")]
     pub(crate) window: Duration,
     /// What chooses the faults
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) seed: u64,
     /// On this kind of store
     #[arg(long, value_enum, value_name = "KIND", default_value = "redis")]
-    pub(crate) on: Kind,
+    pub(crate) on: DrillStoreKind,
     /// Keep the histories of windows with violations in this folder, as SEED-WINDOW.jsonl
     #[arg(long, value_name = "FOLDER", default_value = "leasehold-drills")]
     pub(crate) keep: PathBuf,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = DrillFormat::Table)]
+    pub(crate) output: DrillFormat,
 }
 
-fn every(text: &str) -> Result<Duration, String> {
-    within(text, 1, 600, "from 1s to 10m")
+fn parse_fault_interval(text: &str) -> Result<Duration, String> {
+    parse_bounded(text, 1, 600, "from 1s to 10m")
 }
 
-fn window(text: &str) -> Result<Duration, String> {
-    within(text, 5, 3600, "from 5s to 1h")
+fn parse_window(text: &str) -> Result<Duration, String> {
+    parse_bounded(text, 5, 3600, "from 5s to 1h")
 }
 
-fn within(text: &str, least: u64, most: u64, words: &str) -> Result<Duration, String> {
+fn parse_bounded(text: &str, least: u64, most: u64, words: &str) -> Result<Duration, String> {
     let span = crate::span::parse(text)?;
     if (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&span) {
         return Ok(span);
@@ -195,34 +187,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
-}
-
-/// `leasehold drill simulate`.
-#[derive(Debug, Args)]
-pub(crate) struct SimulateArgs {
-    /// With the real daemon between the clients and their store, over a simulated network
-    #[arg(long)]
-    pub(crate) daemon: bool,
-    /// How many histories
-    #[arg(long, value_name = "NUMBER", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) seeds: u64,
-    /// The first seed: the same seed is the same history
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    pub(crate) from: u64,
-    /// On so many threads instead of one for each core
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
-    /// Live each history twice and compare them to the last byte
-    #[arg(long)]
-    pub(crate) replay: bool,
-    /// Put this mistake back, which must be found
-    #[arg(long, value_name = "NAME")]
-    pub(crate) mistake: Option<String>,
-    /// Write the short history of a failure here instead of to sim-SEED.jsonl
-    #[arg(long, value_name = "FILE")]
-    pub(crate) history: Option<PathBuf>,
+    #[arg(short, long, value_enum, default_value_t = DrillFormat::Table)]
+    pub(crate) output: DrillFormat,
 }
 
 /// `leasehold drill proxy`.
@@ -253,26 +219,26 @@ pub(crate) struct ProxyArgs {
 
 /// A kind of throw-away store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum DrillStoreKind {
     /// A SQLite file in a temporary folder
     Sqlite,
     /// A redis-server on a free port, behind the fault proxy
     Redis,
 }
 
-impl From<Kind> for StoreKind {
-    fn from(kind: Kind) -> Self {
+impl From<DrillStoreKind> for StoreKind {
+    fn from(kind: DrillStoreKind) -> Self {
         match kind {
-            Kind::Sqlite => Self::Sqlite,
-            Kind::Redis => Self::Redis,
+            DrillStoreKind::Sqlite => Self::Sqlite,
+            DrillStoreKind::Redis => Self::Redis,
         }
     }
 }
 
 /// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    /// For people
+pub(crate) enum DrillFormat {
+    /// Text for people
     Table,
     /// One JSON document
     Json,

@@ -1,15 +1,16 @@
-//! `leasehold drill`: faults on purpose, and a verdict.
+//! `leasehold drill`: injects faults on purpose and judges whether the promises hold.
 //!
-//! `args` is what people type, `run` runs drills (and `all` of them), `faults` many short ones, `soak` a long one, `report`
-//! judges a history that was kept, `simulate` runs the client in a simulated world, `proxy` is the fault proxy by itself.
+//! `run` runs single drills and `all`; `faults` many short ones; `soak` a long one. `plane` breaks replicas of the
+//! control plane. `report` judges a kept
+//! history, `proxy` is the fault proxy by itself.
 
 mod args;
 mod faults;
-mod keep;
+mod history_file;
+mod plane;
 mod proxy;
 mod report;
 mod run;
-mod simulate;
 mod soak;
 
 pub(crate) use args::{DrillArgs, DrillCommand};
@@ -19,31 +20,30 @@ use std::io::Write;
 use anyhow::Context;
 use leasehold_drill::scenario::ALL;
 
-use crate::args::Place;
-use crate::say::say;
+use crate::args::GlobalArgs;
+use crate::message::print_message;
 
-/// Does what was asked; false is a broken promise.
-pub(crate) fn main(place: &Place, command: DrillCommand) -> anyhow::Result<bool> {
+/// Runs the verb. Returns false if a promise was broken.
+pub(crate) fn main(global: &GlobalArgs, command: DrillCommand) -> anyhow::Result<bool> {
     match command {
-        DrillCommand::List => list(),
+        DrillCommand::List => print_scenarios(),
         DrillCommand::Plane(args) => {
-            throw_away(place, "plane")?;
-            crate::plane::proof::main(&args)
+            require_throwaway_store(global, "plane")?;
+            plane::main(&args)
         }
-        DrillCommand::Run(args) => run::main(place, &run::Wanted::of_run(args)),
-        DrillCommand::All(args) => run::main(place, &run::Wanted::of_all(args)),
-        DrillCommand::Faults(args) => faults::main(place, &args),
-        DrillCommand::Soak(args) => soak::main(place, &args),
+        DrillCommand::Run(args) => run::main(global, &run::RunPlan::from_run_args(args)),
+        DrillCommand::All(args) => run::main(global, &run::RunPlan::from_all_args(args)),
+        DrillCommand::Faults(args) => faults::main(global, &args),
+        DrillCommand::Soak(args) => soak::main(global, &args),
         DrillCommand::Report(args) => report::main(&args),
-        DrillCommand::Simulate(args) => simulate::main(&args),
         DrillCommand::Proxy(args) => proxy::main(&args),
     }
 }
 
-fn list() -> anyhow::Result<bool> {
+fn print_scenarios() -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
     for scenario in ALL {
-        let stores: Vec<_> = scenario.stores.iter().map(|store| store.word()).collect();
+        let stores: Vec<_> = scenario.stores.iter().map(|store| store.as_str()).collect();
         writeln!(
             out,
             "{:<22} {:<14} {}\n{:<37} classes: {}",
@@ -54,24 +54,18 @@ fn list() -> anyhow::Result<bool> {
             scenario.classes.join(", ")
         )?;
     }
-    writeln!(
-        out,
-        "replayer has the rule of reconciler: what is seen of the one is true of the other"
-    )?;
+    writeln!(out, "replayer has the rule of reconciler: what is seen of the one is true of the other")?;
     Ok(true)
 }
 
-/// One runtime on this thread: a drill's workers die with the thread that started them.
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")
+// Current-thread: the kernel kills a drill's workers when the thread that started them ends.
+fn build_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
 }
 
-/// Some drills are for stores that nobody else has.
-fn throw_away(place: &Place, verb: &str) -> anyhow::Result<()> {
-    match place.store.as_deref().filter(|url| !url.is_empty()) {
+/// Refuses a configured store: these drills destroy what is in a store.
+fn require_throwaway_store(global: &GlobalArgs, verb: &str) -> anyhow::Result<()> {
+    match global.store.as_deref().filter(|url| !url.is_empty()) {
         None => Ok(()),
         Some(url) => anyhow::bail!(
             "`drill {verb}` runs on throw-away stores only, and --store (or LEASEHOLD_STORE) names {}\n\
@@ -81,23 +75,23 @@ fn throw_away(place: &Place, verb: &str) -> anyhow::Result<()> {
     }
 }
 
-/// How a verb ends that has judged something. A broken promise is more than a report that could not be written, or that nobody
-/// reads to its end.
-pub(crate) fn ends(kept: bool, told: anyhow::Result<()>) -> anyhow::Result<bool> {
+/// The result of a verb that has judged something.
+pub(crate) fn finish_verdict(kept: bool, told: anyhow::Result<()>) -> anyhow::Result<bool> {
+    // A broken promise outranks a report that could not be written, for example to a closed pipe.
     match told {
         Err(error) if !kept => {
-            say(&format!("{error:#}"));
+            print_message(&format!("{error:#}"));
             Ok(false)
         }
         told => told.map(|()| kept),
     }
 }
 
-/// The answer of this work, or nothing if INT or TERM came first; the work has been dropped then.
+/// The result of the work; `None` if INT or TERM came first and the work was dropped.
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> anyhow::Result<Option<T>> {
     tokio::select! {
         biased;
-        signal = interrupted() => {
+        signal = wait_for_interrupt() => {
             signal.context("cannot listen for signals")?;
             Ok(None)
         }
@@ -105,8 +99,8 @@ pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> anyh
     }
 }
 
-/// Ends with the first INT or TERM.
-async fn interrupted() -> std::io::Result<()> {
+/// Waits for the first INT or TERM.
+async fn wait_for_interrupt() -> std::io::Result<()> {
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         done = tokio::signal::ctrl_c() => done,
@@ -119,20 +113,20 @@ async fn interrupted() -> std::io::Result<()> {
 mod tests {
     use std::io::{Error, ErrorKind};
 
-    use super::ends;
+    use super::finish_verdict;
 
     #[test]
     fn a_broken_promise_wins_over_a_report_that_cannot_be_written() {
         let full =
             || anyhow::Error::from(Error::from(ErrorKind::StorageFull)).context("cannot write report.html");
         let nobody_reads = || anyhow::Error::from(Error::from(ErrorKind::BrokenPipe));
-        assert!(!ends(false, Err(full())).unwrap());
-        assert!(!ends(false, Err(nobody_reads())).unwrap());
-        assert!(!ends(false, Ok(())).unwrap());
-        assert!(ends(true, Ok(())).unwrap());
-        assert!(ends(true, Err(full())).is_err());
-        // Whoever reads no further is told of by its kind, wherever the verb ends.
-        let error = ends(true, Err(nobody_reads())).unwrap_err();
+        assert!(!finish_verdict(false, Err(full())).unwrap());
+        assert!(!finish_verdict(false, Err(nobody_reads())).unwrap());
+        assert!(!finish_verdict(false, Ok(())).unwrap());
+        assert!(finish_verdict(true, Ok(())).unwrap());
+        assert!(finish_verdict(true, Err(full())).is_err());
+        // `exit` recognizes a closed pipe by the error's kind, so the kind must survive.
+        let error = finish_verdict(true, Err(nobody_reads())).unwrap_err();
         assert!(error.downcast_ref::<Error>().is_some());
     }
 }

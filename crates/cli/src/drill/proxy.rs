@@ -1,21 +1,18 @@
-//! `leasehold drill proxy`.
+//! `leasehold drill proxy`: the fault proxy by itself.
 
 use std::io::Write;
 
 use anyhow::Context;
-use leasehold_drill::proxy::{Config, Proxy, Toxic};
+use leasehold_drill::proxy::{Proxy, ProxyConfig, Toxic};
 
 use super::args::ProxyArgs;
-use super::{interrupted, runtime};
-use crate::say::say;
+use super::{build_runtime, wait_for_interrupt};
+use crate::message::print_message;
 
-/// Listens until interrupted.
+/// Runs the proxy until INT or TERM.
 pub(crate) fn main(args: &ProxyArgs) -> anyhow::Result<bool> {
-    let mut config = if args.resp {
-        Config::resp(args.upstream)
-    } else {
-        Config::raw(args.upstream)
-    };
+    let mut config =
+        if args.resp { ProxyConfig::resp(args.upstream) } else { ProxyConfig::raw(args.upstream) };
     if let Some(address) = args.listen {
         config = config.listen(address);
     }
@@ -33,19 +30,19 @@ pub(crate) fn main(args: &ProxyArgs) -> anyhow::Result<bool> {
         .iter()
         .map(|words| words.parse().with_context(|| format!("toxic {words:?}")))
         .collect::<anyhow::Result<_>>()?;
-    runtime()?.block_on(async {
+    build_runtime()?.block_on(async {
         let proxy = Proxy::start(config).await?;
         for toxic in toxics {
             proxy.add(toxic)?;
         }
-        // On standard output, for scripts that chose no port.
+        // On standard output, so that a script that chose no port can read it.
         writeln!(std::io::stdout(), "{}", proxy.address())?;
         if let Some(control) = proxy.control_address() {
-            say(&format!("orders are taken at {control}"));
+            print_message(&format!("orders are taken at {control}"));
         }
-        interrupted().await.context("cannot listen for signals")?;
+        wait_for_interrupt().await.context("cannot listen for signals")?;
         let stats = proxy.stop().await.stats;
-        say(&format!(
+        print_message(&format!(
             "{} connections, {} bytes to the server, {} back, faults: {:?}",
             stats.connections, stats.bytes_upstream, stats.bytes_downstream, stats.faults
         ));

@@ -5,29 +5,29 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use leasehold_drill::fleet::{Error, Given, Program, StoreKind};
+use leasehold_drill::fleet::{Error, ExternalStore, StoreKind, WorkerProgram};
 use leasehold_drill::report::{details, document, page, table};
-use leasehold_drill::scenario::{self, ALL, Options, Outcome, Scenario, Verdict};
+use leasehold_drill::scenario::{self, ALL, DrillOptions, Outcome, Scenario, Verdict};
 
-use super::args::{AllArgs, Kind, Output, RunArgs};
-use super::keep::keep;
-use super::{ends, runtime, unless_interrupted};
-use crate::args::Place;
-use crate::say::say;
+use super::args::{AllArgs, DrillFormat, DrillRunArgs, DrillStoreKind};
+use super::history_file::write_history;
+use super::{build_runtime, finish_verdict, unless_interrupted};
+use crate::args::GlobalArgs;
+use crate::message::print_message;
 
-/// What both verbs come down to.
-pub(crate) struct Wanted {
+/// The common form of both verbs' arguments.
+pub(crate) struct RunPlan {
     names: Vec<String>,
-    on: Option<Kind>,
-    options: Options,
+    on: Option<DrillStoreKind>,
+    options: DrillOptions,
     html: Option<PathBuf>,
     json: Option<PathBuf>,
     history: Option<PathBuf>,
-    output: Output,
+    output: DrillFormat,
 }
 
-impl Wanted {
-    pub(crate) fn of_run(args: RunArgs) -> Self {
+impl RunPlan {
+    pub(crate) fn from_run_args(args: DrillRunArgs) -> Self {
         Self {
             names: args.names,
             on: args.on,
@@ -39,7 +39,7 @@ impl Wanted {
         }
     }
 
-    pub(crate) fn of_all(args: AllArgs) -> Self {
+    pub(crate) fn from_all_args(args: AllArgs) -> Self {
         Self {
             names: vec!["all".to_owned()],
             on: args.on,
@@ -53,20 +53,21 @@ impl Wanted {
 }
 
 /// Runs the drills one after the other.
-pub(crate) fn main(place: &Place, args: &Wanted) -> anyhow::Result<bool> {
-    let chosen = choose(&args.names)?;
+pub(crate) fn main(global: &GlobalArgs, args: &RunPlan) -> anyhow::Result<bool> {
+    let chosen = select_scenarios(&args.names)?;
     if let Some(folder) = &args.history {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
     for path in [&args.html, &args.json].into_iter().flatten() {
-        // What cannot be written is known before anything is broken.
+        // Detect an unwritable report before minutes of drills are run.
+        // `append` keeps an existing report until the new one is ready.
         let opened = OpenOptions::new().create(true).append(true).open(path);
         opened.with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let runtime = runtime()?;
-    let program = Program::this()?;
-    let url = place.store.as_deref().filter(|url| !url.is_empty());
-    let given = url.map(|url| runtime.block_on(Given::open(url))).transpose()?;
+    let runtime = build_runtime()?;
+    let program = WorkerProgram::current()?;
+    let url = global.store.as_deref().filter(|url| !url.is_empty());
+    let given = url.map(|url| runtime.block_on(ExternalStore::open(url))).transpose()?;
     let stores = match (&given, args.on) {
         (Some(_), Some(_)) => {
             bail!("--on chooses a throw-away store and --store names one: leave one of them out")
@@ -75,12 +76,10 @@ pub(crate) fn main(place: &Place, args: &Wanted) -> anyhow::Result<bool> {
         (None, Some(kind)) => vec![kind.into()],
         (None, None) => vec![StoreKind::Sqlite, StoreKind::Redis],
     };
-    let work = run(&chosen, &stores, given.as_ref(), &program, args);
+    let work = run_drills(&chosen, &stores, given.as_ref(), &program, args);
     let done = runtime.block_on(unless_interrupted(work))?;
-    // Whether it ended or was broken off: nothing of it runs any more, and a store that is not ours is left as it was.
-    let swept = given
-        .as_ref()
-        .map_or(Ok(()), |given| runtime.block_on(given.sweep()));
+    // After an interrupt too: no process of the drill runs any more, and the user's store is cleaned up.
+    let swept = given.as_ref().map_or(Ok(()), |given| runtime.block_on(given.sweep()));
     let Some(done) = done else {
         bail!(
             "interrupted: every process, server and proxy of the drill is gone{}",
@@ -92,73 +91,65 @@ pub(crate) fn main(place: &Place, args: &Wanted) -> anyhow::Result<bool> {
     };
     let (verdicts, failed) = done?;
     if let Err(error) = swept {
-        say(&format!(
-            "what the drills have left could not be removed: {error}"
-        ));
+        print_message(&format!("what the drills have left could not be removed: {error}"));
     }
-    let kept = verdicts
-        .iter()
-        .all(|verdict| verdict.outcome != Outcome::Violation);
-    if !ends(kept, tell(&verdicts, &failed, args))? {
+    let kept = verdicts.iter().all(|verdict| verdict.outcome != Outcome::Violation);
+    if !finish_verdict(kept, write_reports(&verdicts, &failed, args))? {
         return Ok(false);
     }
     if let Some((first, why)) = failed.first() {
-        bail!(
-            "{} of the drills could not be run; the first is {first}: {why}",
-            failed.len()
-        );
+        bail!("{} of the drills could not be run; the first is {first}: {why}", failed.len());
     }
+    // Nothing was tested, so this must not end as a success.
     if verdicts.iter().all(|verdict| verdict.outcome == Outcome::Skipped) {
         bail!("none of the drills can be run there: see `leasehold drill list`");
     }
     Ok(true)
 }
 
-async fn run(
+async fn run_drills(
     chosen: &[&'static Scenario],
     stores: &[StoreKind],
-    given: Option<&Given>,
-    program: &Program,
-    args: &Wanted,
+    given: Option<&ExternalStore>,
+    program: &WorkerProgram,
+    args: &RunPlan,
 ) -> anyhow::Result<(Vec<Verdict>, Vec<(String, String)>)> {
     let (mut verdicts, mut failed) = (Vec::new(), Vec::new());
     let (mut number, all) = (0, chosen.len() * stores.len());
     for scenario in chosen {
         for store in stores {
             number += 1;
-            say(&format!(
+            print_message(&format!(
                 "[{number}/{all}] {} on {}: {}",
                 scenario.name,
-                store.word(),
+                store.as_str(),
                 scenario.about
             ));
-            let again = |error: &Error| say(&format!("[{number}/{all}] run again: {error}"));
+            let again = |error: &Error| print_message(&format!("[{number}/{all}] run again: {error}"));
             match scenario::run(scenario, *store, given, program, args.options, again).await {
                 Ok(verdict) => {
                     match &verdict.skipped {
-                        Some(why) => say(&format!("[{number}/{all}] skipped: {why}")),
-                        None => say(&format!(
+                        Some(why) => print_message(&format!("[{number}/{all}] skipped: {why}")),
+                        None => print_message(&format!(
                             "[{number}/{all}] {} after {:.1} s",
-                            verdict.outcome.word(),
+                            verdict.outcome.as_str(),
                             verdict.took.as_secs_f64()
                         )),
                     }
                     if let Some(folder) = args.history.as_ref().filter(|_| verdict.skipped.is_none()) {
                         let name = format!("{}-{}", verdict.drill, verdict.store);
-                        if let Err(error) = keep(folder, &name, &verdict.history) {
-                            say(&format!("[{number}/{all}] {error:#}"));
+                        if let Err(error) = write_history(folder, &name, &verdict.history) {
+                            print_message(&format!("[{number}/{all}] {error:#}"));
                             failed.push((name, format!("{error:#}")));
                         }
                     }
                     verdicts.push(verdict);
                 }
+                // The store is not marked as drillable, so every other drill would be refused too.
                 Err(error @ Error::NotDrillable(_)) => return Err(error.into()),
                 Err(error) => {
-                    say(&format!("[{number}/{all}] could not be run: {error}"));
-                    failed.push((
-                        format!("{} on {}", scenario.name, store.word()),
-                        error.to_string(),
-                    ));
+                    print_message(&format!("[{number}/{all}] could not be run: {error}"));
+                    failed.push((format!("{} on {}", scenario.name, store.as_str()), error.to_string()));
                 }
             }
         }
@@ -166,7 +157,7 @@ async fn run(
     Ok((verdicts, failed))
 }
 
-fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Scenario>> {
+fn select_scenarios(names: &[String]) -> anyhow::Result<Vec<&'static Scenario>> {
     if names.iter().any(|name| name == "all") {
         return Ok(ALL.iter().collect());
     }
@@ -179,11 +170,11 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Scenario>> {
         .collect()
 }
 
-fn tell(verdicts: &[Verdict], failed: &[(String, String)], args: &Wanted) -> anyhow::Result<()> {
-    print(verdicts, failed, args)?;
+fn write_reports(verdicts: &[Verdict], failed: &[(String, String)], args: &RunPlan) -> anyhow::Result<()> {
+    print_verdicts(verdicts, failed, args)?;
     let write = |path: &PathBuf, text: String| -> anyhow::Result<()> {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        say(&format!("written: {}", path.display()));
+        print_message(&format!("written: {}", path.display()));
         Ok(())
     };
     if let Some(path) = &args.html {
@@ -195,14 +186,14 @@ fn tell(verdicts: &[Verdict], failed: &[(String, String)], args: &Wanted) -> any
     Ok(())
 }
 
-fn print(verdicts: &[Verdict], failed: &[(String, String)], args: &Wanted) -> anyhow::Result<()> {
+fn print_verdicts(verdicts: &[Verdict], failed: &[(String, String)], args: &RunPlan) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match args.output {
-        Output::Json => {
+        DrillFormat::Json => {
             serde_json::to_writer_pretty(&mut out, &document(verdicts, failed))?;
             writeln!(out)?;
         }
-        Output::Table => {
+        DrillFormat::Table => {
             let single = verdicts.len() == 1;
             for verdict in verdicts {
                 if single || verdict.outcome == Outcome::Violation {
@@ -210,31 +201,22 @@ fn print(verdicts: &[Verdict], failed: &[(String, String)], args: &Wanted) -> an
                 }
             }
             write!(out, "{}", table(verdicts))?;
-            writeln!(out, "{}", sums(verdicts, failed.len()))?;
+            writeln!(out, "{}", summary_line(verdicts, failed.len()))?;
         }
     }
     Ok(())
 }
 
-/// All of it in one line.
-fn sums(verdicts: &[Verdict], failed: usize) -> String {
-    let count = |outcome| {
-        verdicts
-            .iter()
-            .filter(|verdict| verdict.outcome == outcome)
-            .count()
-    };
-    // Control runs write without a fence on purpose.
+fn summary_line(verdicts: &[Verdict], failed: usize) -> String {
+    let count = |outcome| verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
+    // Control runs write without a fence on purpose, so their writes are not counted.
     let fenced = || verdicts.iter().filter(|verdict| !verdict.control);
     format!(
         "{} clean, {} violations, {} skipped, {failed} could not be run; {} grants, {} writes applied, {} stale ones refused",
         count(Outcome::Clean),
         count(Outcome::Violation),
         count(Outcome::Skipped),
-        verdicts
-            .iter()
-            .map(|verdict| verdict.measures.grants)
-            .sum::<u64>(),
+        verdicts.iter().map(|verdict| verdict.measures.grants).sum::<u64>(),
         fenced().map(|verdict| verdict.measures.applied).sum::<u64>(),
         fenced().map(|verdict| verdict.measures.refused).sum::<u64>(),
     )

@@ -1,32 +1,32 @@
-//! `leasehold drill soak`.
+//! `leasehold drill soak`: one fleet under a series of faults, judged window by window.
 
 use std::io::Write;
 
 use anyhow::bail;
-use leasehold_drill::chaos::{Plan, Soak, soak};
-use leasehold_drill::fleet::Program;
+use leasehold_drill::chaos::{SoakPlan, SoakTotals, run_soak};
+use leasehold_drill::fleet::WorkerProgram;
 use serde_json::json;
 
-use super::args::{Output, SoakArgs};
-use super::keep::keep;
-use super::{ends, runtime, throw_away, unless_interrupted};
-use crate::args::Place;
-use crate::say::say;
+use super::args::{DrillFormat, SoakArgs};
+use super::history_file::write_history;
+use super::{build_runtime, finish_verdict, require_throwaway_store, unless_interrupted};
+use crate::args::GlobalArgs;
+use crate::message::print_message;
 
-/// Runs it, a window at a time.
-pub(crate) fn main(place: &Place, args: &SoakArgs) -> anyhow::Result<bool> {
-    throw_away(place, "soak")?;
-    let (runtime, program) = (runtime()?, Program::this()?);
-    let plan = Plan {
+/// Runs the soak and prints each window.
+pub(crate) fn main(global: &GlobalArgs, args: &SoakArgs) -> anyhow::Result<bool> {
+    require_throwaway_store(global, "soak")?;
+    let (runtime, program) = (build_runtime()?, WorkerProgram::current()?);
+    let plan = SoakPlan {
         store: args.on.into(),
-        lasts: args.lasts,
-        every: args.every,
-        window: args.window,
+        duration: args.lasts,
+        fault_interval: args.every,
+        window_length: args.window,
         seed: args.seed,
     };
-    let work = soak(plan, &program, |window| {
-        let words: Vec<_> = window.faults.iter().map(|fault| fault.word()).collect();
-        say(&format!(
+    let work = run_soak(plan, &program, |window| {
+        let words: Vec<_> = window.faults.iter().map(|fault| fault.as_str()).collect();
+        print_message(&format!(
             "window {}: {}; {} records, {} grants, {} stale writes refused: {}",
             window.number,
             words.join(", "),
@@ -41,8 +41,8 @@ pub(crate) fn main(place: &Place, args: &SoakArgs) -> anyhow::Result<bool> {
         ));
         if !window.broken.is_empty() {
             let name = format!("soak-{}-{}", args.seed, window.number);
-            if let Err(error) = keep(&args.keep, &name, &window.history) {
-                say(&format!("{error:#}"));
+            if let Err(error) = write_history(&args.keep, &name, &window.history) {
+                print_message(&format!("{error:#}"));
             }
         }
     });
@@ -50,26 +50,27 @@ pub(crate) fn main(place: &Place, args: &SoakArgs) -> anyhow::Result<bool> {
         bail!("interrupted: every process, server and proxy of the soak is gone");
     };
     let sums = done?;
-    if !ends(sums.violations.is_empty(), print(&sums, args))? {
+    if !finish_verdict(sums.violations.is_empty(), print_soak(&sums, args))? {
         return Ok(false);
     }
+    // A soak whose windows could not be judged must not end as a success.
     match sums.inconclusive() {
         Some(why) => bail!("{why}"),
         None => Ok(true),
     }
 }
 
-fn print(sums: &Soak, args: &SoakArgs) -> anyhow::Result<()> {
+fn print_soak(sums: &SoakTotals, args: &SoakArgs) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match args.output {
-        Output::Json => {
+        DrillFormat::Json => {
             let mut document = json!(sums);
             document["schema_version"] = json!(1);
             document["seed"] = json!(args.seed.to_string());
             serde_json::to_writer_pretty(&mut out, &document)?;
             writeln!(out)?;
         }
-        Output::Table => {
+        DrillFormat::Table => {
             for (fault, count) in &sums.faults {
                 writeln!(out, "{fault:<28} {count:>6}")?;
             }

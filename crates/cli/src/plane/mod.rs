@@ -1,27 +1,26 @@
-//! `leasehold plane`: a replica of the control plane; and how the verbs about jobs reach the plane.
+//! `leasehold plane`: runs a replica of the control plane; and the access of other verbs to the plane.
 //!
-//! `replica` runs one replica until it is told to stop; `proof` is `leasehold drill plane`. `question` is what the verbs ask,
-//! `way` who answers, `print` how the answers are shown.
+//! `replica` runs one replica until a signal stops it. `request` lists the requests of the verbs, `access` sends them to a store or a daemon, `print` prints the responses.
 
+pub(crate) mod access;
 pub(crate) mod print;
-pub(crate) mod proof;
-pub(crate) mod question;
 mod replica;
-pub(crate) mod way;
+pub(crate) mod request;
 
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use leasehold::{Locks, StoreUrl};
-use leasehold_plane::note::Observer;
+use leasehold_plane::events::PlaneObserver;
 use leasehold_plane::scheduler::Scheduler;
-use leasehold_plane::work::{Works, exec::Exec};
-use leasehold_plane::{Plane, Replica, Settings};
-use leasehold_server::{Numbers, Opened};
+use leasehold_plane::work::{Executors, exec::CommandExecutor};
+use leasehold_plane::{Plane, Replica, Settings as PlaneSettings};
+use leasehold_server::{MetricsRegistry, UnboundServer};
 
-use crate::args::{Discreet, Place};
+use crate::args::Redacted;
+use crate::config::Settings;
 
-/// `leasehold plane`.
+/// Arguments of `leasehold plane`.
 #[derive(Debug, Args)]
 pub(crate) struct PlaneArgs {
     #[command(subcommand)]
@@ -34,10 +33,9 @@ pub(crate) enum PlaneCommand {
     Replica(replica::ReplicaArgs),
 }
 
-/// Does what was asked.
-pub(crate) fn main(place: &Place, args: PlaneArgs) -> anyhow::Result<bool> {
+pub(crate) fn main(settings: &Settings, args: PlaneArgs) -> anyhow::Result<bool> {
     match args.command {
-        PlaneCommand::Replica(args) => replica::main(place, &args),
+        PlaneCommand::Replica(args) => replica::main(settings, &args),
     }
 }
 
@@ -45,94 +43,88 @@ pub(crate) fn main(place: &Place, args: PlaneArgs) -> anyhow::Result<bool> {
 #[derive(Debug, Args)]
 pub(crate) struct PlaneStoreArg {
     /// Where jobs and runs are kept, if not beside the locks: sqlite:PATH or redis://HOST
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "LEASEHOLD_PLANE_STORE",
-        hide_env_values = true
-    )]
-    pub(crate) plane_store: Option<Discreet<String>>,
+    #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_PLANE_STORE", hide_env_values = true)]
+    pub(crate) plane_store: Option<Redacted<String>>,
 }
 
 impl PlaneStoreArg {
-    /// Where it was said to be kept.
-    fn named(&self) -> Option<&str> {
+    /// The configured plane store; an empty value counts as not set.
+    fn configured(&self) -> Option<&str> {
         let named = self.plane_store.as_ref().map(|url| url.as_str());
         named.filter(|url| !url.is_empty())
     }
 
-    /// Where the plane is kept, if the locks are there.
-    pub(crate) fn kept(&self, locks: &StoreUrl) -> anyhow::Result<StoreUrl> {
-        Ok(match self.named() {
+    /// The plane's store: the configured one, or the store of the locks.
+    pub(crate) fn plane_url(&self, locks: &StoreUrl) -> anyhow::Result<StoreUrl> {
+        Ok(match self.configured() {
             Some(given) => StoreUrl::parse(given)?,
             None => locks.clone(),
         })
     }
 
-    /// Opens the plane.
-    async fn open(&self, place: &Place) -> anyhow::Result<Plane> {
-        let opened = self.open_counted(place, Settings::default(), None, Vec::new());
+    async fn open(&self, settings: &Settings) -> anyhow::Result<Plane> {
+        let opened = self.open_with_metrics(settings, PlaneSettings::default(), None, Vec::new());
         opened.await.map(|(plane, _)| plane)
     }
 
-    /// Opens the plane, and counts what it and its locks do.
-    async fn open_counted(
+    /// Opens the plane with metrics of the plane and its locks.
+    async fn open_with_metrics(
         &self,
-        place: &Place,
-        settings: Settings,
+        settings: &Settings,
+        plane_settings: PlaneSettings,
         holder: Option<leasehold::Holder>,
-        observers: Vec<Arc<dyn Observer>>,
-    ) -> anyhow::Result<(Plane, Arc<Numbers>)> {
-        let url = place.store()?;
-        let kept = self.kept(&url)?;
-        let (locks, numbers) = locks(place, &url, holder)?;
+        observers: Vec<Arc<dyn PlaneObserver>>,
+    ) -> anyhow::Result<(Plane, Arc<MetricsRegistry>)> {
+        let url = settings.store_url()?;
+        let kept = self.plane_url(&url)?;
+        let (locks, numbers) = open_locks(settings, &url, holder)?;
         let store = leasehold_plane::open_store(&kept)?;
-        let mut all: Vec<Arc<dyn Observer>> =
-            vec![Arc::new(leasehold_plane::note::Log), Arc::clone(&numbers) as _];
+        let mut all: Vec<Arc<dyn PlaneObserver>> =
+            vec![Arc::new(leasehold_plane::events::LogObserver), Arc::clone(&numbers) as _];
         all.extend(observers);
         let random = leasehold::leasehold_core::rng::OsRandom::shared();
-        Ok((Plane::with(locks, store, settings, random, all)?, numbers))
+        Ok((Plane::with_observers(locks, store, plane_settings, random, all)?, numbers))
     }
 }
 
-/// Opened by the URL's value and not by its text, which hides secrets.
-fn locks(
-    place: &Place,
+// Opened by the URL's value and not by its text: `Display` redacts, so the text may not open.
+fn open_locks(
+    settings: &Settings,
     url: &StoreUrl,
     holder: Option<leasehold::Holder>,
-) -> anyhow::Result<(Locks, Arc<Numbers>)> {
+) -> anyhow::Result<(Locks, Arc<MetricsRegistry>)> {
     let store = url.open()?;
-    let numbers = Arc::new(Numbers::new(store.capabilities().kind));
+    let numbers = Arc::new(MetricsRegistry::new(store.capabilities().kind));
     let mut builder = Locks::builder(store).observer(Arc::clone(&numbers) as _);
-    if let Some(file) = place.policy_file()? {
-        builder = builder.policies(place.book()?).policy_file(file);
+    if let Some(file) = settings.policy_file() {
+        builder = builder.policies(settings.policy_book()?).policy_file(file);
     }
-    if let Some(holder) = holder.or(place.holder()?) {
+    if let Some(holder) = holder.or(settings.holder()?) {
         builder = builder.holder(holder);
     }
     let locks = builder.build()?;
-    numbers.begin(&locks, true);
+    numbers.init_series(&locks, true);
     Ok((locks, numbers))
 }
 
-/// What a daemon needs to serve the plane on these locks; with one replica, if that is wanted.
-pub(crate) fn within(
+/// The parts that a daemon needs to serve the plane on its locks; with a replica if wanted.
+pub(crate) fn embed_in_daemon(
     url: &StoreUrl,
-    settings: Settings,
-    opened: &Opened,
+    plane_settings: PlaneSettings,
+    opened: &UnboundServer,
     replica: bool,
 ) -> anyhow::Result<(Plane, Scheduler, Option<Replica>)> {
     let store = leasehold_plane::open_store(url)?;
-    let observers: Vec<Arc<dyn Observer>> =
-        vec![Arc::new(leasehold_plane::note::Log), opened.plane_observer()];
+    let observers: Vec<Arc<dyn PlaneObserver>> =
+        vec![Arc::new(leasehold_plane::events::LogObserver), opened.plane_observer()];
     let random = leasehold::leasehold_core::rng::OsRandom::shared();
-    let plane = Plane::with(opened.locks().clone(), store, settings, random, observers)?;
-    let works = Works::default().exec(Some(Exec::warden("/proc/self/exe")));
+    let plane = Plane::with_observers(opened.locks().clone(), store, plane_settings, random, observers)?;
+    let works = Executors::default().exec(Some(CommandExecutor::with_guardian("/proc/self/exe")));
     let replica = replica.then(|| Replica::start(plane.clone(), works.clone()));
+    // Share the replica's scheduler: it knows which jobs this process works on.
     let scheduler = match &replica {
         Some(replica) => replica.scheduler().clone(),
-        None => Scheduler::new(plane.ledger().clone(), works),
+        None => Scheduler::new(plane.writer().clone(), works),
     };
     Ok((plane, scheduler, replica))
 }

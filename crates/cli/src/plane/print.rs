@@ -1,25 +1,22 @@
-//! Jobs and runs for people and programs, printed from the documents that a plane answers with.
+//! Prints the JSON documents of jobs and runs as tables, lines or JSON.
 
 use std::io::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::args::Output;
+use crate::args::ListFormat;
 
-/// One line.
 pub(crate) fn print_line(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{text}")?;
     Ok(())
 }
 
-/// One JSON document.
 pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{value:#}")?;
     Ok(())
 }
 
-/// Columns for people.
 pub(crate) fn print_table(heads: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
@@ -35,25 +32,25 @@ pub(crate) fn print_table(heads: &[&str], rows: Vec<Vec<String>>) -> anyhow::Res
     Ok(())
 }
 
-/// A list of documents, in whichever form; `kind` is what the list is called in JSON.
+/// Prints a list in the chosen format; `kind` is the name of the list in JSON.
 pub(crate) fn print_list(
     kind: &str,
     list: &Value,
-    output: Output,
+    output: ListFormat,
     heads: &[&str],
     row: impl Fn(&Value) -> Vec<String>,
 ) -> anyhow::Result<()> {
     let all = list.as_array().map(Vec::as_slice).unwrap_or_default();
     match output {
-        Output::Table | Output::Wide => print_table(heads, all.iter().map(row).collect()),
-        Output::Json => print_json(&json!({"schema_version": 1, kind: all})),
-        Output::Jsonl => all.iter().try_for_each(|one| print_line(&one.to_string())),
-        Output::Name => all.iter().try_for_each(|one| print_line(&text(&one["id"]))),
+        ListFormat::Table | ListFormat::Wide => print_table(heads, all.iter().map(row).collect()),
+        ListFormat::Json => print_json(&json!({"schema_version": 1, kind: all})),
+        ListFormat::Jsonl => all.iter().try_for_each(|one| print_line(&one.to_string())),
+        ListFormat::Name => all.iter().try_for_each(|one| print_line(&field_text(&one["id"]))),
     }
 }
 
-/// A text of a document, or that there is none.
-pub(crate) fn text(value: &Value) -> String {
+/// A field as text; `-` if it is missing.
+pub(crate) fn field_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "-".into(),
@@ -61,10 +58,9 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// How long ago a job or run was last written, for people.
-pub(crate) fn age(view: &Value) -> String {
+/// The time since a job or run was last written.
+pub(crate) fn age_text(view: &Value) -> String {
+    // Both times come from the plane's clock, so the clock of this host does not matter.
     let at = |field: &str| view[field].as_u64().unwrap_or_default();
-    crate::lease::short(Duration::from_millis(
-        at("now_ms").saturating_sub(at("updated_ms")),
-    ))
+    crate::lease::short_duration(Duration::from_millis(at("now_ms").saturating_sub(at("updated_ms"))))
 }

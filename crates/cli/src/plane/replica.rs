@@ -1,4 +1,4 @@
-//! `leasehold plane replica`.
+//! `leasehold plane replica`: one replica of the control plane as a process.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -8,15 +8,15 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use leasehold::Holder;
-use leasehold_plane::note::{Note, Observer};
-use leasehold_plane::work::{Works, exec::Exec};
-use leasehold_plane::{Replica, Settings, Timeouts};
-use leasehold_server::Scrape;
+use leasehold_plane::events::{PlaneEvent, PlaneObserver};
+use leasehold_plane::work::{Executors, exec::CommandExecutor};
+use leasehold_plane::{Replica, Settings as PlaneSettings, StateTimeouts};
+use leasehold_server::MetricsListener;
 use serde_json::json;
 
 use super::PlaneStoreArg;
-use crate::args::Place;
-use crate::say::say;
+use crate::config::Settings;
+use crate::message::print_message;
 
 /// `leasehold plane replica`.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct ReplicaArgs {
     /// How many jobs it works on at once
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     slots: u16,
-    /// How long what is under way may take when it is told to stop
+    /// How long running jobs may take to finish once the replica is asked to stop
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::span::parse)]
     drain: Duration,
     /// When a message whose reader died is delivered again
@@ -63,7 +63,8 @@ pub(crate) struct ReplicaArgs {
     /// How long ended jobs and runs are kept
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = crate::span::parse)]
     keep: Duration,
-    /// Serve the replica's numbers for Prometheus at /metrics, and /healthz, on this address of this machine (port 0: any)
+    /// Serve the replica's numbers for Prometheus at /metrics, and /healthz, on this address of this machine
+    /// (port 0: any)
     #[arg(long, value_name = "ADDRESS", env = "LEASEHOLD_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
     /// Write a JSON line to standard output for each note: takeovers, duplicates, redeliveries
@@ -72,27 +73,28 @@ pub(crate) struct ReplicaArgs {
 }
 
 impl ReplicaArgs {
-    pub(crate) fn settings(&self) -> Settings {
-        Settings {
+    pub(crate) fn settings(&self) -> PlaneSettings {
+        PlaneSettings {
             poll: self.poll,
-            mail_poll: Settings::default().mail_poll.min(self.poll),
+            // Messages must not wait longer than a tick of the repair loops.
+            message_poll: PlaneSettings::default().message_poll.min(self.poll),
             slots: self.slots.into(),
-            visible: self.visible,
+            visibility_timeout: self.visible,
             replay_age: self.replay_age,
             run_age: self.run_age,
-            timeouts: Timeouts {
+            timeouts: StateTimeouts {
                 scheduled: self.scheduled_timeout,
                 dispatched: self.dispatched_timeout,
                 running: self.running_timeout,
             },
-            keep: self.keep,
-            ..Settings::default()
+            retention: self.keep,
+            ..PlaneSettings::default()
         }
     }
 }
 
-/// Runs until told to stop.
-pub(crate) fn main(place: &Place, args: &ReplicaArgs) -> anyhow::Result<bool> {
+/// Runs until the first signal, then drains.
+pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -104,18 +106,18 @@ pub(crate) fn main(place: &Place, args: &ReplicaArgs) -> anyhow::Result<bool> {
             Some(id) => Some(Holder::new(&format!("{id}:{}", std::process::id())).context("--id")?),
             None => None,
         };
-        let observers: Vec<Arc<dyn Observer>> = if args.notes { vec![Arc::new(Notes)] } else { Vec::new() };
-        let opened = args.plane.open_counted(place, args.settings(), holder, observers);
+        let observers: Vec<Arc<dyn PlaneObserver>> = if args.notes { vec![Arc::new(NotePrinter)] } else { Vec::new() };
+        let opened = args.plane.open_with_metrics(settings, args.settings(), holder, observers);
         let (plane, numbers) = opened.await?;
         let scraped = match args.metrics_listen {
-            Some(address) => Some(Scrape::bind(address, numbers, plane.clone()).await.context("--metrics-listen")?),
+            Some(address) => Some(MetricsListener::bind(address, numbers, plane.clone()).await.context("--metrics-listen")?),
             None => None,
         };
-        let works = Works::default().exec(Some(Exec::warden("/proc/self/exe")));
-        say(&format!("replica {} is at work", plane.locks().holder()));
+        let works = Executors::default().exec(Some(CommandExecutor::with_guardian("/proc/self/exe")));
+        print_message(&format!("replica {} is at work", plane.locks().holder()));
         if let Some(scrape) = scraped {
-            say(&format!("its numbers are at http://{}/metrics", scrape.address()));
-            // Until the very end: how it drains is worth a look too.
+            print_message(&format!("its numbers are at http://{}/metrics", scrape.address()));
+            // Metrics are served until exit, so that draining can be observed too.
             tokio::spawn(scrape.run(std::future::pending()));
         }
         let replica = Replica::start(plane, works);
@@ -123,28 +125,28 @@ pub(crate) fn main(place: &Place, args: &ReplicaArgs) -> anyhow::Result<bool> {
             done = tokio::signal::ctrl_c() => done?,
             _ = term.recv() => {}
         }
-        say("stopping: no new work is taken");
+        print_message("stopping: no new work is taken");
         let stopped = tokio::select! {
             stopped = replica.stop(args.drain) => stopped,
             _ = term.recv() => anyhow::bail!("told twice to stop: what was under way is taken over by others"),
             _ = tokio::signal::ctrl_c() => anyhow::bail!("told twice to stop: what was under way is taken over by others"),
         };
         if !stopped.drained {
-            say("not everything was done in time: another replica takes it over");
+            print_message("not everything was done in time: another replica takes it over");
         }
         Ok(true)
     })
 }
 
-/// Notes as JSON lines, for scripts and drills.
+/// Prints notes as JSON lines, for scripts and drills.
 #[derive(Debug)]
-struct Notes;
+struct NotePrinter;
 
-impl Observer for Notes {
-    fn on(&self, note: &Note) {
+impl PlaneObserver for NotePrinter {
+    fn on_event(&self, note: &PlaneEvent) {
         let (metric, label) = note.metric();
         let line = json!({"metric": metric, "label": label, "note": format!("{note:?}")});
-        // A closed pipe is no reason to stop working.
+        // A closed pipe must not stop the replica.
         let _ = writeln!(std::io::stdout(), "{line}");
     }
 }

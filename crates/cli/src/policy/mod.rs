@@ -1,6 +1,6 @@
-//! `leasehold policy`: look at the classes, check a file, change a running daemon's for a while.
+//! `leasehold policy`: show the classes, check a file, change a running daemon's classes for a while.
 
-mod check;
+pub(crate) mod check;
 mod remote;
 mod show;
 
@@ -10,10 +10,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 
-use crate::args::{Form, Place};
+use crate::args::ReportFormat;
 use crate::complete;
+use crate::config::Settings;
 
-/// `leasehold policy`.
+/// Arguments of `leasehold policy`.
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {
     #[command(subcommand)]
@@ -28,7 +29,7 @@ pub(crate) enum PolicyCommand {
 Examples:
   leasehold policy check leasehold.toml")]
     Check {
-        /// The file
+        /// The policy file to read
         #[arg(add = ArgValueCompleter::new(PathCompleter::file()))]
         file: PathBuf,
     },
@@ -44,17 +45,17 @@ Examples:
         #[arg(add = ArgValueCompleter::new(complete::classes))]
         class: Option<String>,
         /// How to print
-        #[arg(short, long, value_enum, default_value_t = Form::Text)]
-        output: Form,
+        #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+        output: ReportFormat,
     },
     /// Change one field of a class in a running daemon, for a while and with a reason
     #[command(after_help = "\
-The change is in force at once, for holds that are held too, reverts by itself, and is told as an event.
+The change is in force at once, for holds that are held too, reverts by itself, and is recorded as an event.
 
 Examples:
   leasehold --store http://127.0.0.1:7420 policy set workflow acquire.on_error fail-closed --for 30m --reason 'INC-7'")]
     Set {
-        /// The class
+        /// The class to show
         #[arg(add = ArgValueCompleter::new(complete::classes))]
         class: String,
         /// The field, e.g. acquire.on_error
@@ -75,21 +76,20 @@ Examples:
   leasehold --store http://127.0.0.1:7420 policy history -o json")]
     History {
         /// How to print
-        #[arg(short, long, value_enum, default_value_t = Form::Text)]
-        output: Form,
+        #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+        output: ReportFormat,
     },
 }
 
-/// Does what was asked.
-pub(crate) fn main(place: &Place, command: &PolicyCommand) -> anyhow::Result<bool> {
+pub(crate) fn main(settings: &Settings, command: &PolicyCommand) -> anyhow::Result<bool> {
     match command {
         PolicyCommand::Check { file } => check::main(file),
-        // A daemon's classes are its own, with what was changed while it runs.
-        PolicyCommand::Show { class, output } => match remote::daemon(place)? {
-            Some((daemon, desk)) => remote::show(&daemon, &desk, class.as_deref(), *output),
-            None => show::main(place, class.as_deref(), *output),
+        // A daemon has its own classes, including changes made while it runs.
+        PolicyCommand::Show { class, output } => match remote::open_daemon(settings)? {
+            Some((daemon, session)) => remote::print_classes(&daemon, &session, class.as_deref(), *output),
+            None => show::main(settings, class.as_deref(), *output),
         },
-        PolicyCommand::Set { .. } => remote::set(place, command),
-        PolicyCommand::History { output } => remote::history(place, *output),
+        PolicyCommand::Set { .. } => remote::set_override(settings, command),
+        PolicyCommand::History { output } => remote::print_history(settings, *output),
     }
 }

@@ -1,23 +1,24 @@
-//! `leasehold policy` against a running daemon: its classes in force, changing them for a while, and what was changed.
+//! `leasehold policy` against a running daemon: show, change and list changes of its classes.
 
 use std::io::Write;
 
 use anyhow::{Context, bail};
 use comfy_table::{Table, presets};
-use leasehold::StoreUrl;
-use leasehold::http::{Asked, Daemon, HttpOptions};
+use leasehold::http::{DaemonClient, DaemonResult};
 use leasehold::policy::duration::human;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::PolicyCommand;
-use crate::args::{Form, Place};
-use crate::desk::Desk;
+use crate::args::ReportFormat;
+use crate::config::Settings;
+use crate::daemon;
 use crate::lease::{millis, write_table};
-use crate::say::say;
+use crate::message::print_message;
+use crate::session::StoreSession;
 
 #[derive(Debug, Deserialize)]
-struct Policies {
+struct PolicyList {
     classes: Vec<ClassView>,
 }
 
@@ -42,29 +43,33 @@ struct ChangeView {
 }
 
 #[derive(Debug, Deserialize)]
-struct Changes {
+struct ChangeList {
     changes: Vec<ChangeView>,
 }
 
-/// A daemon, if the store is one.
-pub(super) fn daemon(place: &Place) -> anyhow::Result<Option<(Daemon, Desk)>> {
-    let url = place.store()?;
-    let StoreUrl::Http { url: text } = &url else {
+/// The daemon, if the store is one.
+pub(super) fn open_daemon(settings: &Settings) -> anyhow::Result<Option<(DaemonClient, StoreSession)>> {
+    let url = settings.store_url()?;
+    let Some(client) = daemon::open_client(&url)? else {
         return Ok(None);
     };
-    let daemon = Daemon::open(HttpOptions::parse(text)?)?;
-    Ok(Some((daemon, Desk::of(url, place)?)))
+    Ok(Some((client, StoreSession::open_url(url, settings)?)))
 }
 
-/// Prints the classes as they are in force in the daemon.
-pub(super) fn show(daemon: &Daemon, desk: &Desk, class: Option<&str>, output: Form) -> anyhow::Result<bool> {
+/// Prints the classes in force in the daemon.
+pub(super) fn print_classes(
+    daemon: &DaemonClient,
+    session: &StoreSession,
+    class: Option<&str>,
+    output: ReportFormat,
+) -> anyhow::Result<bool> {
     let classes = match class {
-        Some(class) => vec![answer(desk, daemon.get::<ClassView>(&["policies", class]))?],
-        None => answer(desk, daemon.get::<Policies>(&["policies"]))?.classes,
+        Some(class) => vec![fetch(session, daemon.get::<ClassView>(&["policies", class]))?],
+        None => fetch(session, daemon.get::<PolicyList>(&["policies"]))?.classes,
     };
     let mut out = anstream::stdout().lock();
-    if output == Form::Json {
-        let classes: Vec<_> = classes.into_iter().map(document).collect();
+    if output == ReportFormat::Json {
+        let classes: Vec<_> = classes.into_iter().map(class_document).collect();
         writeln!(out, "{:#}", json!({ "schema_version": 1, "classes": classes }))?;
         return Ok(true);
     }
@@ -81,54 +86,44 @@ pub(super) fn show(daemon: &Daemon, desk: &Desk, class: Option<&str>, output: Fo
     Ok(true)
 }
 
-fn document(class: ClassView) -> Value {
+fn class_document(class: ClassView) -> Value {
     let fields: Map<String, Value> = class
         .values
         .into_iter()
-        .map(|value| {
-            (
-                value.field,
-                json!({ "value": value.value, "origin": value.origin }),
-            )
-        })
+        .map(|value| (value.field, json!({ "value": value.value, "origin": value.origin })))
         .collect();
     json!({ "name": class.class, "fields": fields })
 }
 
-/// Changes a field for a while.
-pub(super) fn set(place: &Place, command: &PolicyCommand) -> anyhow::Result<bool> {
-    let Some((daemon, desk)) = daemon(place)? else {
-        return no_daemon(place, "change a policy");
+/// Changes a field of a class for a limited time.
+pub(super) fn set_override(settings: &Settings, command: &PolicyCommand) -> anyhow::Result<bool> {
+    let Some((daemon, session)) = open_daemon(settings)? else {
+        return daemon_required(settings, "change a policy");
     };
-    let PolicyCommand::Set {
-        class,
-        field,
-        value,
-        lasting,
-        reason,
-    } = command
-    else {
+    let PolicyCommand::Set { class, field, value, lasting, reason } = command else {
+        // Unreachable: `main` passes only `Set`.
         bail!("this is a part of `leasehold policy set`");
     };
     let want = json!({
         "field": field,
         "value": value,
+        // The daemon knows the API token but not the user, so the reason names the user.
         "reason": format!("{reason} ({})", crate::audit::actor()),
         "lasting_ms": millis(*lasting),
     });
-    let changed: ChangeView = answer(&desk, daemon.post(&["policies", class, "overrides"], &want))?;
-    say(&format!("{}, for {}", changed.change, human(*lasting)));
+    let changed: ChangeView = fetch(&session, daemon.post(&["policies", class, "overrides"], &want))?;
+    print_message(&format!("{}, for {}", changed.change, human(*lasting)));
     Ok(true)
 }
 
-/// Prints what was changed.
-pub(super) fn history(place: &Place, output: Form) -> anyhow::Result<bool> {
-    let Some((daemon, desk)) = daemon(place)? else {
-        return no_daemon(place, "tell how policies were changed");
+/// Prints the changes of classes.
+pub(super) fn print_history(settings: &Settings, output: ReportFormat) -> anyhow::Result<bool> {
+    let Some((daemon, session)) = open_daemon(settings)? else {
+        return daemon_required(settings, "tell how policies were changed");
     };
-    let changes = answer(&desk, daemon.get::<Changes>(&["policy-history"]))?.changes;
+    let changes = fetch(&session, daemon.get::<ChangeList>(&["policy-history"]))?.changes;
     let mut out = anstream::stdout().lock();
-    if output == Form::Json {
+    if output == ReportFormat::Json {
         let changes: Vec<_> = changes
             .into_iter()
             .map(|change| json!({ "at": change.at, "class": change.class, "change": change.change }))
@@ -142,18 +137,18 @@ pub(super) fn history(place: &Place, output: Form) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn answer<T>(desk: &Desk, question: impl Future<Output = Asked<T>>) -> anyhow::Result<T> {
-    let asked = desk.ask(question);
-    match asked.with_context(|| format!("cannot ask the daemon at {}", desk.url))? {
+fn fetch<T>(session: &StoreSession, question: impl Future<Output = DaemonResult<T>>) -> anyhow::Result<T> {
+    let asked = session.call(question);
+    match asked.with_context(|| format!("cannot ask the daemon at {}", session.url))? {
         Ok(answer) => Ok(answer),
-        Err(problem) => bail!("{} refuses: {}", desk.url, problem.detail),
+        Err(problem) => bail!("{} refuses: {}", session.url, problem.detail),
     }
 }
 
-fn no_daemon(place: &Place, what: &str) -> anyhow::Result<bool> {
+fn daemon_required(settings: &Settings, what: &str) -> anyhow::Result<bool> {
     bail!(
         "{} is a store, and only a running daemon can {what} for everyone at once\n\
          name a daemon with --store http://HOST:PORT, or change the policy file: programs and `run` pick it up within seconds",
-        place.store()?
+        settings.store_url()?
     )
 }

@@ -1,31 +1,29 @@
-//! `leasehold policy show`.
+//! `leasehold policy show`: print the classes of a policy file or the built-in ones.
 
 use std::io::Write;
 
 use leasehold::clock::{BootClock, Clock};
-use leasehold::policy::Resolved;
+use leasehold::policy::ResolvedClass;
 use serde_json::{Map, Value, json};
 
-use crate::args::{Form, Place};
+use crate::args::ReportFormat;
+use crate::config::Settings;
 
-/// Prints classes with the origin of every value.
-pub(super) fn main(place: &Place, class: Option<&str>, output: Form) -> anyhow::Result<bool> {
-    let (book, now) = (place.book()?, BootClock.now());
+pub(super) fn main(settings: &Settings, class: Option<&str>, output: ReportFormat) -> anyhow::Result<bool> {
+    let (book, now) = (settings.policy_book()?, BootClock.now());
     let names = match class {
         Some(class) => vec![class.into()],
         None => book.classes(),
     };
-    let classes: Vec<Resolved> = names
-        .iter()
-        .map(|name| book.explain(name, now))
-        .collect::<Result<_, _>>()?;
+    let classes: Vec<ResolvedClass> =
+        names.iter().map(|name| book.explain(name, now)).collect::<Result<_, _>>()?;
     let mut out = std::io::stdout().lock();
     match output {
-        Form::Json => {
-            let classes: Vec<_> = classes.iter().map(document).collect();
+        ReportFormat::Json => {
+            let classes: Vec<_> = classes.iter().map(resolved_document).collect();
             writeln!(out, "{:#}", json!({ "schema_version": 1, "classes": classes }))?;
         }
-        Form::Text => {
+        ReportFormat::Text => {
             for (at, class) in classes.iter().enumerate() {
                 writeln!(out, "{}{class}", if at > 0 { "\n" } else { "" })?;
             }
@@ -34,7 +32,7 @@ pub(super) fn main(place: &Place, class: Option<&str>, output: Form) -> anyhow::
     Ok(true)
 }
 
-fn document(class: &Resolved) -> Value {
+fn resolved_document(class: &ResolvedClass) -> Value {
     let fields: Map<String, Value> = class
         .rows()
         .into_iter()

@@ -1,18 +1,18 @@
-//! The HTTP routes, from the document that the daemon serves.
+//! The page of HTTP routes, from the daemon's OpenAPI document.
 
 use serde_json::Value;
 
-use super::{opening, row};
+use super::{page_header, table_row};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
 pub(super) fn page() -> String {
-    let mut text = opening(
+    let mut text = page_header(
         "The HTTP API",
         "Every route of the daemon. Forms of requests and answers are in `/openapi.json` ([committed](../openapi.json)), refusals in \
          [errors](errors.md).",
     );
-    let document = serde_json::from_str::<Value>(&leasehold_server::openapi_document()).unwrap_or_default();
+    let document = serde_json::from_str::<Value>(leasehold_server::openapi_document()).unwrap_or_default();
     text += "| route | what it does | good answers |\n|---|---|---|\n";
     for (path, methods) in document["paths"].as_object().into_iter().flatten() {
         for method in METHODS {
@@ -27,11 +27,7 @@ pub(super) fn page() -> String {
                 .map(String::as_str)
                 .collect();
             let summary = route.get("summary").and_then(Value::as_str).unwrap_or_default();
-            text += &row(&[
-                &format!("`{} {path}`", method.to_uppercase()),
-                summary,
-                &good.join(", "),
-            ]);
+            text += &table_row(&[&format!("`{} {path}`", method.to_uppercase()), summary, &good.join(", ")]);
         }
     }
     text

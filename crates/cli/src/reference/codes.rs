@@ -1,17 +1,17 @@
-//! What the daemon refuses with.
+//! The page of the daemon's error codes.
 
-use leasehold_server::CODES;
+use leasehold_server::ErrorCode;
 
-use super::{opening, row};
+use super::{page_header, table_row};
 
 pub(super) fn page() -> String {
-    let mut text = opening(
+    let mut text = page_header(
         "Errors of the API",
         "Every refusal is `application/problem+json` with a `code` for programs and a `detail` for people.",
     );
     text += "| code | status | what it says |\n|---|---|---|\n";
-    for code in CODES {
-        text += &row(&[&format!("`{}`", code.code), &code.status.to_string(), code.means]);
+    for code in ErrorCode::ALL {
+        text += &table_row(&[&format!("`{}`", code.as_str()), &code.status().to_string(), code.meaning()]);
     }
     text
 }

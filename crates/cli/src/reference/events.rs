@@ -1,17 +1,17 @@
-//! What happens to locks, by name.
+//! The page of event kinds.
 
 use leasehold::observe::EVENTS;
 
-use super::{opening, row};
+use super::{page_header, table_row};
 
 pub(super) fn page() -> String {
-    let mut text = opening(
+    let mut text = page_header(
         "Events",
         "Every transition is one event. Logs, metrics, history, `leasehold watch --events` and `/v1/events` read this one stream.",
     );
     text += "| event | what happened |\n|---|---|\n";
     for (name, help) in EVENTS {
-        text += &row(&[&format!("`{name}`"), help]);
+        text += &table_row(&[&format!("`{name}`"), help]);
     }
     text + "\nThe form of a line is [event.json](../schemas/event.json).\n"
 }

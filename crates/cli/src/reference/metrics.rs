@@ -1,31 +1,29 @@
-//! The numbers that are exported.
+//! The page of exported metrics.
 
-use leasehold::observe::{Kind, METRICS};
+use leasehold::observe::{METRICS, MetricKind};
 use leasehold_plane::metrics::METRICS as PLANE;
 
-use super::{opening, row};
+use super::{page_header, table_row};
 
-fn word(kind: Kind) -> &'static str {
+fn kind_name(kind: MetricKind) -> &'static str {
     match kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
         _ => "histogram",
     }
 }
 
 pub(super) fn page() -> String {
-    let mut text = opening(
+    let mut text = page_header(
         "Metrics",
         "Each has the labels `class`, `namespace` and `store`, and its own if one is named. An event moves a number exactly once.",
     );
     text += "| metric | kind | own label | what it says |\n|---|---|---|---|\n";
     for metric in METRICS {
-        let label = metric
-            .label
-            .map_or_else(String::new, |label| format!("`{label}`"));
-        text += &row(&[
+        let label = metric.label.map_or_else(String::new, |label| format!("`{label}`"));
+        text += &table_row(&[
             &format!("`leasehold_{}`", metric.name),
-            word(metric.kind),
+            kind_name(metric.kind),
             &label,
             metric.help,
         ]);
@@ -33,9 +31,9 @@ pub(super) fn page() -> String {
     text += "\nThose of the control plane have the label `store` and their own:\n\n| metric | kind | own labels | what it says |\n|---|---|---|---|\n";
     for metric in PLANE {
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        text += &row(&[
+        text += &table_row(&[
             &format!("`leasehold_{}`", metric.name),
-            word(metric.kind),
+            kind_name(metric.kind),
             &labels.join(", "),
             metric.help,
         ]);

@@ -1,4 +1,4 @@
-//! The reference pages of the book, each made from what the code itself says: `leasehold man --reference docs/reference`.
+//! The reference pages of the book, generated from the code: `leasehold man --reference docs/reference`.
 
 mod api;
 mod cli;
@@ -7,6 +7,7 @@ mod events;
 mod exits;
 mod metrics;
 mod settings;
+mod stores;
 
 use std::path::Path;
 
@@ -15,12 +16,13 @@ use clap::Command;
 
 pub(crate) use cli::page as cli;
 
-/// Every page by its file name. `all` has been built.
+/// Every page with its file name. `all` must be built, so that global options are included.
 fn pages(all: &Command) -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("cli.md", cli::page(all)),
         ("exit-codes.md", exits::page()),
         ("settings.md", settings::page()?),
+        ("stores.md", stores::page()),
         ("api.md", api::page()),
         ("errors.md", codes::page()),
         ("events.md", events::page()),
@@ -28,7 +30,6 @@ fn pages(all: &Command) -> anyhow::Result<Vec<(&'static str, String)>> {
     ])
 }
 
-/// Writes them into this folder.
 pub(crate) fn write(all: &Command, folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -39,13 +40,13 @@ pub(crate) fn write(all: &Command, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How each page opens: what it is made from, so that nobody edits it by hand.
-fn opening(title: &str, about: &str) -> String {
+/// The head of a page. It names the generator, so that people do not edit the page by hand.
+fn page_header(title: &str, about: &str) -> String {
     format!("# {title}\n\n{about} Made from the code with `leasehold man --reference`; a test compares.\n\n")
 }
 
-/// One row of a table; what would end a cell is escaped.
-fn row(cells: &[&str]) -> String {
+/// One row of a Markdown table; `|` is escaped because it would end a cell.
+fn table_row(cells: &[&str]) -> String {
     let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
 }

@@ -1,4 +1,4 @@
-//! Getting the lock, with what people want to know while they wait.
+//! Acquires the lock for `run` and `elect`, with a notice for people while they wait.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -8,69 +8,64 @@ use leasehold::policy::duration::human;
 use leasehold::{Acquired, Busy, ClassLocks, Error, Hold, Locks, Name};
 use rustix::process::Signal;
 
+use super::event_printer::EventPrinter;
 use super::signals::Signals;
-use super::talk::Talk;
-use crate::lease::short;
-use crate::say::say;
+use crate::lease::short_duration;
+use crate::message::print_message;
 
-/// Waiting shorter than this is not worth a word.
-const NOTICEABLE: Duration = Duration::from_millis(500);
+// Shorter waits are not announced: the line would be noise.
+const WAIT_NOTICE_DELAY: Duration = Duration::from_millis(500);
 
-/// How it went.
-pub(crate) enum Got {
-    /// It is ours.
+pub(crate) enum HoldOutcome {
     Held(Hold),
-    /// Someone else has it.
     Busy(Busy),
-    /// No answer.
     Failed(Error),
-    /// We were asked to end first.
+    /// A signal asked leasehold to end before the acquire was over.
     Interrupted(Signal),
 }
 
-/// Acquires. A signal that asks us to end takes back what was asked.
+/// Acquires the lock. A signal that asks leasehold to end cancels the request.
 pub(crate) async fn acquire(
     locks: &Locks,
-    under: &ClassLocks,
+    class_locks: &ClassLocks,
     name: &Name,
     signals: &mut Signals,
-    talk: &mut Talk,
-) -> Got {
-    let asking = under.acquire(name);
+    printer: &mut EventPrinter,
+) -> HoldOutcome {
+    // Dropping the acquire future cancels it; the client then undoes what the store may have granted.
+    let asking = class_locks.acquire(name);
     let result = tokio::select! {
         biased;
         result = asking => result,
-        signal = signals.ending() => return Got::Interrupted(signal),
-        never = tell_waiting(locks, name) => match never {},
+        signal = signals.next_ending() => return HoldOutcome::Interrupted(signal),
+        never = announce_waiting(locks, name) => match never {},
     };
-    talk.rest();
+    printer.print_pending();
     match result {
-        Ok(Acquired::Held(hold)) => Got::Held(hold),
-        Ok(Acquired::Busy(busy)) => Got::Busy(busy),
-        Err(error) => Got::Failed(error),
+        Ok(Acquired::Held(hold)) => HoldOutcome::Held(hold),
+        Ok(Acquired::Busy(busy)) => HoldOutcome::Busy(busy),
+        Err(error) => HoldOutcome::Failed(error),
     }
 }
 
-/// One line, for someone who looks on.
-async fn tell_waiting(locks: &Locks, name: &Name) -> std::convert::Infallible {
-    BootClock.sleep(NOTICEABLE).await;
+/// Prints one line about the current holder if standard error is a terminal. Never returns.
+async fn announce_waiting(locks: &Locks, name: &Name) -> std::convert::Infallible {
+    BootClock.sleep(WAIT_NOTICE_DELAY).await;
     if std::io::stderr().is_terminal()
-        && let Ok(Some(lease)) = locks.store().inspect(name, NOTICEABLE).await
+        && let Ok(Some(lease)) = locks.store().inspect(name, WAIT_NOTICE_DELAY).await
     {
-        let age = lease
-            .age
-            .map_or_else(String::new, |age| format!(" for {}", short(age)));
-        say(&format!("waiting for {name}, held by {}{age}", lease.holder));
+        let age = lease.age.map_or_else(String::new, |age| format!(" for {}", short_duration(age)));
+        print_message(&format!("waiting for {name}, held by {}{age}", lease.holder));
     }
     std::future::pending().await
 }
 
-/// Who has it, and what to do.
-pub(crate) fn about_busy(busy: &Busy) -> String {
+/// The message for a busy lock.
+pub(crate) fn busy_message(busy: &Busy) -> String {
     let waited = if busy.waited < Duration::from_millis(10) {
         "without waiting".to_owned()
     } else {
-        format!("after waiting {}", short(busy.waited))
+        format!("after waiting {}", short_duration(busy.waited))
     };
     format!(
         "{busy}; gave up {waited}, the command did not run\n\
@@ -79,19 +74,13 @@ pub(crate) fn about_busy(busy: &Busy) -> String {
     )
 }
 
-/// Why there is no answer, and what to do.
-pub(crate) fn about_failure(error: &Error, store: String) -> anyhow::Error {
+/// The error for an acquire without a result.
+pub(crate) fn acquire_error(error: &Error, store: String) -> anyhow::Error {
     match error {
-        Error::Unavailable {
-            name,
-            class,
-            cause,
-            message,
-            retry_after,
-        } => anyhow::anyhow!(
+        Error::Unavailable { name, class, cause, message, retry_after } => anyhow::anyhow!(
             "cannot lock {name}: {store} is unavailable ({cause}: {message})\n\
              class {class} is fail-closed, so the command did not run\n\
-             mend the store or the way to it and try again after {}",
+             check the store and the network (leasehold doctor) and try again after {}",
             human(*retry_after)
         ),
         other => anyhow::anyhow!("{other}"),

@@ -1,4 +1,4 @@
-//! What people type after `leasehold run`.
+//! The arguments of `leasehold run`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use clap_complete::engine::ArgValueCompleter;
 
 use crate::complete;
 
-/// `leasehold run`.
+/// Arguments of `leasehold run`.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "leasehold run [OPTIONS] NAME [--] COMMAND [ARG]...\n       leasehold run [OPTIONS] -c STRING NAME"
 )]
 #[command(after_long_help = RUN_HELP, after_help = "See --help for exit codes, environment and examples.")]
 pub(crate) struct RunArgs {
-    /// Do not wait: if someone else has the lock, end at once
+    /// Do not wait: if another holder has the lock, end at once
     #[arg(short = 'n', long = "nonblock", visible_alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Wait at most this long for the lock, e.g. 30s; as long as the class says if not given
@@ -25,7 +25,7 @@ pub(crate) struct RunArgs {
     /// A shared lock (no store supports it yet)
     #[arg(short = 's', long)]
     pub(crate) shared: bool,
-    /// The exit code when someone else has the lock
+    /// The exit code when another holder has the lock
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
     /// Run this string with /bin/sh -c instead of a command
@@ -68,7 +68,7 @@ Signals:
 Exit codes:
   the command's own; 128+N if it died of signal N
   121  the lease was lost and the command was stopped
-  124  someone else has the lock (see -E); the command did not run
+  124  another client holds the lock (see -E); the command did not run
   125  leasehold failed: store unavailable, bad policy, bad usage; the command did not run
   126  the command could not be run      127  there is no such command
 

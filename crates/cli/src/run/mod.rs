@@ -1,137 +1,112 @@
-//! `leasehold run`: acquire, start, watch over child, lease and signals, release.
+//! `leasehold run`: acquire a lock, run a command under it, release the lock.
 //!
-//! `acquire` gets the hold, `supervise` runs the command under it with its guardian (`guard`, `follow`), `child` and
-//! `terminal` are how it is started, `signals` and `talk` what arrives meanwhile.
+//! `client` opens the lock client, and `acquire` gets the hold. `supervise` runs the command under it, by
+//! the supervisor of `leasehold-supervise`. `terminal`, `signals` and `event_printer` connect the command with
+//! leasehold's terminal, signals and events meanwhile. `elect` uses the same modules.
 
 pub(crate) mod acquire;
 mod args;
-mod child;
-mod follow;
-mod guard;
+pub(crate) mod client;
+pub(crate) mod event_printer;
 pub(crate) mod signals;
 pub(crate) mod supervise;
-pub(crate) mod talk;
 mod terminal;
 
 use std::ffi::OsString;
 use std::future::Future;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use leasehold::clock::{BootClock, Clock};
-use leasehold::policy::Class;
 use leasehold::policy::duration::human;
-use leasehold::{Locks, Loss, Name, Outcome, StoreUrl};
+use leasehold::{Locks, Loss, Name, ReleaseOutcome, StoreUrl};
+use leasehold_supervise::{CommandEnd, effective_grace};
 
-use self::acquire::Got;
+use self::acquire::HoldOutcome;
 pub(crate) use self::args::RunArgs;
+use self::client::CommandClient;
+use self::event_printer::EventPrinter;
 use self::signals::Signals;
-use self::supervise::{Ended, Run};
-use self::talk::Talk;
-use crate::args::Place;
+use self::supervise::RunCommand;
+use crate::config::Settings;
 use crate::exit;
-use crate::say::{say, told};
-use crate::textfile::{Count, Textfile};
-use crate::trace::Trace;
+use crate::message::{error_text, print_message};
 
-/// How long releases and undos may still take when everything else is over.
-pub(crate) const SETTLE: Duration = Duration::from_secs(1);
-
-/// Runs a command under a lock.
-pub(crate) fn main(place: &Place, args: RunArgs) -> ExitCode {
-    to_the_end(run(place, args))
+pub(crate) fn main(settings: anyhow::Result<Settings>, args: RunArgs) -> ExitCode {
+    run_to_exit_code(async { run(&settings?, args).await })
 }
 
-/// Runs this on the main thread, which `child` relies on, and passes its code on.
-pub(crate) fn to_the_end(work: impl Future<Output = anyhow::Result<u8>>) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
+/// Runs the future on the main thread, which the supervisor relies on, and returns its exit code.
+pub(crate) fn run_to_exit_code(work: impl Future<Output = anyhow::Result<u8>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let code = match runtime {
         Ok(runtime) => {
             let code = runtime.block_on(work);
-            // A store call that hangs must not hold up the end.
+            // A store call that hangs must not delay the exit.
             runtime.shutdown_background();
             code
         }
         Err(error) => Err(error.into()),
     };
     ExitCode::from(code.unwrap_or_else(|error| {
-        say(&told(&error));
+        print_message(&error_text(&error));
         exit::FAILED
     }))
 }
 
-async fn run(place: &Place, args: RunArgs) -> anyhow::Result<u8> {
-    let order = Order::read(place, &args)?;
+async fn run(settings: &Settings, args: RunArgs) -> anyhow::Result<u8> {
+    let spec = RunSpec::from_args(settings, &args)?;
     let mut signals = Signals::listen()?;
-    let (ear, mut talk, news) = Talk::new();
-    let trace = Trace::from_env()?;
-    let count = Arc::new(Count::default());
-    let opening = leasehold::open(order.store.to_string())
-        .observer(ear)
-        .observer(Arc::clone(&count) as _);
-    let mut opening = trace.opening(opening);
-    if let Some(file) = place.policy_file()? {
-        opening = opening.policies(file);
-    }
-    if let Some(holder) = place.holder()? {
-        opening = opening.holder(holder);
-    }
-    let locks = opening.build().await?;
-    let kind = locks.store().capabilities().kind;
-    let file = args.metrics_file.as_deref();
-    let file = file.map(|path| Textfile::begin(path, &count, kind)).transpose()?;
-    let class = locks.policies().class(&args.class, BootClock.now())?;
-    let grace = grace_of(args.stop_grace, args.ttl, &class);
-    let mut under = locks.class(&args.class).stop_grace(grace);
-    if let Some(ttl) = args.ttl {
-        under = under.ttl(ttl);
-    }
-    if let Some(wait) = args.nonblock.then_some(Duration::ZERO).or(args.wait) {
-        under = under.wait(wait);
-    }
-    let got = acquire::acquire(&locks, &under, &order.name, &mut signals, &mut talk).await;
-    let code = match got {
-        Got::Held(hold) => {
-            let run = Run {
-                argv: order.argv,
-                store: order.store,
-                holder: locks.holder().to_string(),
-                grace,
-            };
-            let (ended, outcome) = supervise::supervise(&run, hold, &mut signals, &mut talk, news).await;
-            talk.rest();
-            conclude(&locks, &order.name, ended, outcome, &talk)
-        }
-        Got::Busy(busy) => {
-            say(&acquire::about_busy(&busy));
-            Ok(args.conflict_exit_code)
-        }
-        Got::Interrupted(signal) => Ok(exit::of_signal(signal.as_raw())),
-        Got::Failed(error) => Err(acquire::about_failure(&error, locks.store().describe())),
-    };
-    // Whatever happened: what was asked of the store and not answered is undone as far as it can be.
-    locks.shutdown(SETTLE).await;
-    if let Some(file) = file {
-        file.end().await;
-    }
-    trace.finish().await;
+    let mut client = CommandClient::open(settings, &spec.store, args.metrics_file.as_deref()).await?;
+    let code = run_command(&mut client, spec, &args, &mut signals).await;
+    // On every path: requests without a response are undone as far as possible.
+    client.close().await;
     code
 }
 
-/// What is to be done, checked before anything is opened.
-struct Order {
+async fn run_command(
+    client: &mut CommandClient,
+    spec: RunSpec,
+    args: &RunArgs,
+    signals: &mut Signals,
+) -> anyhow::Result<u8> {
+    let CommandClient { locks, printer, .. } = client;
+    let class = locks.policies().class(&args.class, BootClock.now())?;
+    let grace = effective_grace(args.stop_grace, args.ttl, &class);
+    let mut class_locks = locks.class(&args.class).stop_grace(grace);
+    if let Some(ttl) = args.ttl {
+        class_locks = class_locks.ttl(ttl);
+    }
+    if let Some(wait) = args.nonblock.then_some(Duration::ZERO).or(args.wait) {
+        class_locks = class_locks.wait(wait);
+    }
+    match acquire::acquire(locks, &class_locks, &spec.name, signals, printer).await {
+        HoldOutcome::Held(hold) => {
+            let run =
+                RunCommand { argv: spec.argv, store: spec.store, holder: locks.holder().to_string(), grace };
+            let (ended, outcome) = supervise::supervise(run, hold, signals, printer).await;
+            printer.print_pending();
+            report_end(locks, &spec.name, ended, outcome, printer)
+        }
+        HoldOutcome::Busy(busy) => {
+            print_message(&acquire::busy_message(&busy));
+            Ok(args.conflict_exit_code)
+        }
+        HoldOutcome::Interrupted(signal) => Ok(exit::from_signal(signal.as_raw())),
+        HoldOutcome::Failed(error) => Err(acquire::acquire_error(&error, locks.store().describe())),
+    }
+}
+
+/// The validated arguments. Checked before a store is opened.
+struct RunSpec {
     name: Name,
     store: StoreUrl,
     argv: Vec<OsString>,
 }
 
-impl Order {
-    fn read(place: &Place, args: &RunArgs) -> anyhow::Result<Self> {
+impl RunSpec {
+    fn from_args(settings: &Settings, args: &RunArgs) -> anyhow::Result<Self> {
         let name = Name::new(&args.name)?;
         if args.shared {
             bail!(
@@ -150,55 +125,45 @@ impl Order {
                  write it after the name, e.g. leasehold run {name} -- make"
             ),
         };
-        Ok(Self {
-            name,
-            store: place.store()?,
-            argv,
-        })
+        Ok(Self { name, store: settings.store_url()?, argv })
     }
 }
 
-/// A future in this process stops where it is dropped, so classes mostly say 0; a process needs time to stop.
-pub(crate) fn grace_of(asked: Option<Duration>, ttl: Option<Duration>, class: &Class) -> Duration {
-    let ttl = ttl.unwrap_or(class.ttl.get());
-    asked
-        .or(Some(class.stop_grace).filter(|grace| !grace.is_zero()))
-        .unwrap_or_else(|| Class::process_grace(ttl))
-}
-
-/// Says what there is to say, and answers the exit code.
-pub(crate) fn conclude(
+/// Prints how the command and the lease ended, and returns the exit code.
+pub(crate) fn report_end(
     locks: &Locks,
     name: &Name,
-    ended: anyhow::Result<Ended>,
-    outcome: Outcome,
-    talk: &Talk,
+    ended: anyhow::Result<CommandEnd>,
+    outcome: ReleaseOutcome,
+    talk: &EventPrinter,
 ) -> anyhow::Result<u8> {
     if let Some(overlap) = talk.overlap() {
-        say(&format!(
+        print_message(&format!(
             "overlap: the command ran for {} without a lease on {name} that could be proven\n\
              others may have run it in that time; check what it wrote, or use a class that fences",
             human(overlap)
         ));
     }
     match outcome {
-        Outcome::Debt { until } => say(&format!(
+        ReleaseOutcome::Debt { until } => print_message(&format!(
             "the release of {name} could not be confirmed: {} does not answer\n\
              the lease runs out by itself within {}",
             locks.store().describe(),
             human(until.since(BootClock.now()))
         )),
-        Outcome::AlreadyLost if matches!(ended, Ok(Ended::ByItself(_))) => say(&format!(
-            "{name} was not ours any more when the command ended: someone else may have run at the same time\n\
+        ReleaseOutcome::AlreadyLost if matches!(ended, Ok(CommandEnd::ByItself(_))) => {
+            print_message(&format!(
+                "{name} was not ours any more when the command ended: another client may have run at the same time\n\
              check what it wrote, or have its target check LEASEHOLD_FENCE"
-        )),
+            ))
+        }
         _ => {}
     }
     match ended? {
-        Ended::ByItself(status) => Ok(exit::of_status(status)),
-        Ended::Stopped { reason, did } => {
+        CommandEnd::ByItself(status) => Ok(exit::from_status(status)),
+        CommandEnd::Stopped { reason, description: did } => {
             let next = match reason {
-                // The store did answer.
+                // The store did answer, so advice to check the store would mislead.
                 Loss::NotOwned | Loss::Broken | Loss::HealConflict => {
                     format!(
                         "see who has it now (leasehold show {name}), and what the command had done, before you run it again"
@@ -209,9 +174,7 @@ pub(crate) fn conclude(
                     locks.store().describe()
                 ),
             };
-            say(&format!(
-                "lost the lease on {name}: {reason}\nthe command {did}\n{next}"
-            ));
+            print_message(&format!("lost the lease on {name}: {reason}\nthe command {did}\n{next}"));
             Ok(exit::LOST)
         }
     }

@@ -1,4 +1,4 @@
-//! What people type for the daemon.
+//! The arguments of `serve`, `token` and `audit`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use leasehold_server::auth::Grant;
 
 use crate::plane::PlaneStoreArg;
 
-/// `leasehold serve`.
+/// Arguments of `leasehold serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --tokens, everybody on this machine may do everything, and nobody else can reach it: other addresses than
+Without --tokens, every local user may do everything, and no other machine can reach it: other addresses than
 loopback need --tokens or --client-ca, and a certificate. Browsers are kept to pages of the daemon itself.
 
 Examples:
@@ -23,7 +23,7 @@ Examples:
   leasehold --store http://127.0.0.1:7420 run job:42 -- ./work")]
 pub(crate) struct ServeArgs {
     /// Where to listen
-    #[arg(long, value_name = "ADDRESS", default_value_t = super::LISTEN, env = "LEASEHOLD_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", default_value_t = super::DEFAULT_LISTEN_ADDRESS, env = "LEASEHOLD_LISTEN")]
     pub(crate) listen: SocketAddr,
     /// Serve the control plane too: jobs, runs and approvals; start replicas with `leasehold plane replica`
     #[arg(long)]
@@ -56,12 +56,12 @@ pub(crate) struct ServeArgs {
     /// The longest that a request waits for a busy name, whatever it asks for
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::span::parse)]
     pub(crate) longest_wait: Duration,
-    /// How long requests and holds may finish once the daemon is told to stop
+    /// How long requests and holds may take to finish once the daemon is asked to stop
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::span::parse)]
     pub(crate) drain: Duration,
 }
 
-/// `leasehold token`.
+/// Arguments of `leasehold token`.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
@@ -91,7 +91,7 @@ Examples:
     },
 }
 
-/// `leasehold audit`.
+/// Arguments of `leasehold audit`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

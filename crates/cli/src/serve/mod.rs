@@ -1,4 +1,4 @@
-//! `leasehold serve`: the daemon over any store, until it is told to stop.
+//! `leasehold serve`: the daemon over any store, until a signal stops it.
 
 mod args;
 mod audit;
@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use leasehold::StoreUrl;
-use leasehold::leasehold_core::Builder;
+use leasehold::leasehold_core::LocksBuilder;
 use leasehold::policy::PolicyBook;
-use leasehold_plane::Settings;
+use leasehold_plane::Settings as PlaneSettings;
 use leasehold_server::{Config, Server, TlsFiles};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,74 +20,72 @@ pub(crate) use args::{AuditArgs, ServeArgs, TokenArgs};
 pub(crate) use audit::main as audit;
 pub(crate) use token::main as token;
 
-use crate::args::Place;
-use crate::say::say;
+use crate::config::Settings;
+use crate::message::print_message;
 use crate::trace::Trace;
 
-/// How long a replica within the daemon may finish what it has begun.
-const DRAIN: std::time::Duration = std::time::Duration::from_secs(10);
+/// The limit for the embedded replica to finish its work at shutdown.
+const REPLICA_DRAIN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Serves; answers true if it ended in order.
-pub(crate) fn main(place: &Place, args: ServeArgs) -> anyhow::Result<bool> {
-    let url = place.store()?;
+/// Runs the daemon. Returns true after an orderly shutdown.
+pub(crate) fn main(settings: &Settings, args: ServeArgs) -> anyhow::Result<bool> {
+    let url = settings.store_url()?;
     let store = url.to_string();
     let plane = args.plane.then(|| {
-        anyhow::Ok(Within {
-            kept: args.plane_store.kept(&url)?,
-            settings: Settings {
-                admission: args.admission,
-                ..Settings::default()
-            },
+        anyhow::Ok(PlaneSetup {
+            store: args.plane_store.plane_url(&url)?,
+            settings: PlaneSettings { max_runs_per_org: args.admission, ..PlaneSettings::default() },
             replica: false,
         })
     });
-    let setting = Setting {
+    let setup = DaemonSetup {
         url,
-        policies: place.policy_file()?,
+        policies: settings.policy_file(),
         plane: plane.transpose()?,
         config: args.config()?,
     };
-    setting.run(|address| say(&format!("serving {store} at {address}")))
+    setup.run(|address| print_message(&format!("serving {store} at {address}")))
 }
 
-/// What is served, and how.
-pub(crate) struct Setting {
+/// The store, policies, control plane and server configuration of a daemon.
+pub(crate) struct DaemonSetup {
     pub(crate) url: StoreUrl,
     pub(crate) policies: Option<PathBuf>,
-    /// How much of the control plane is in it.
-    pub(crate) plane: Option<Within>,
+    /// The embedded control plane, if any.
+    pub(crate) plane: Option<PlaneSetup>,
     pub(crate) config: Config,
 }
 
-/// The control plane that a daemon has within it.
+/// The control plane inside a daemon.
 #[derive(Debug)]
-pub(crate) struct Within {
-    /// Where its jobs and runs are kept.
-    pub(crate) kept: StoreUrl,
-    pub(crate) settings: Settings,
-    /// One replica too; otherwise replicas are elsewhere.
+pub(crate) struct PlaneSetup {
+    /// The store of jobs and runs.
+    pub(crate) store: StoreUrl,
+    pub(crate) settings: PlaneSettings,
+    /// Run one replica inside the daemon; otherwise replicas run elsewhere.
     pub(crate) replica: bool,
 }
 
-impl Setting {
-    /// Serves until the first signal, then drains; a second signal ends it at once.
+impl DaemonSetup {
+    /// Serves until the first signal, then drains. A second signal ends it at once.
     pub(crate) fn run(self, ready: impl FnOnce(&str)) -> anyhow::Result<bool> {
-        more_files();
+        raise_file_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(async {
-            // Before anything else: a signal that comes early must not kill a daemon that has taken something.
-            let (mut first, mut second) = (Signals::new()?, Signals::new()?);
+            // First of all: an early signal must not kill a daemon that already holds leases.
+            let (mut first, mut second) = (StopSignals::new()?, StopSignals::new()?);
             let trace = Trace::from_env()?;
             let (server, replica) = self.bind(&trace).await?;
             ready(&server.url());
             let run = server.run(async move {
-                first.any().await;
-                say("stopping; a second signal ends it at once");
-                // Before the daemon's own end: the replica works under the daemon's locks, and its workers report here.
+                first.next().await;
+                print_message("stopping; a second signal ends it at once");
+                // Drained before the daemon: the replica works under the daemon's locks, and its workers
+                // report to the daemon.
                 if let Some(replica) = replica
-                    && !replica.drain(DRAIN).await
+                    && !replica.drain(REPLICA_DRAIN_TIMEOUT).await
                 {
-                    say("not everything was done in time: the next replica takes it over");
+                    print_message("not everything was done in time: the next replica takes it over");
                 }
             });
             let run = async {
@@ -96,23 +94,24 @@ impl Setting {
             };
             tokio::select! {
                 () = run => Ok::<_, anyhow::Error>(true),
-                () = async { second.any().await; second.any().await } => Ok(false),
+                // This listener also receives the first signal, hence twice.
+                () = async { second.next().await; second.next().await } => Ok(false),
             }
         });
-        // What still runs has had its time.
+        // Tasks that still run have used up their time.
         runtime.shutdown_background();
         ended
     }
 
     async fn bind(self, trace: &Trace) -> anyhow::Result<(Server, Option<leasehold_plane::Replica>)> {
-        // The policies first: a mistake in them should not have made an empty database.
+        // Read the policies before opening the store: a mistake in them must not leave an empty database.
         let book = self.policies.as_ref().map(PolicyBook::from_file).transpose()?;
         let url = self.url.clone();
-        // Opening a file may wait for other processes.
+        // Opening a SQLite file may block while other processes lock it.
         let store = tokio::task::spawn_blocking(move || url.open()).await??;
         let policies = self.policies;
-        let setup = |locks: Builder| {
-            let mut locks = trace.builder(locks);
+        let setup = |locks: LocksBuilder| {
+            let mut locks = trace.observe_builder(locks);
             if let (Some(path), Some(book)) = (policies, book) {
                 locks = locks.policies(book).policy_file(path);
             }
@@ -123,19 +122,18 @@ impl Setting {
             return Ok((opened.bind(Vec::new()).await?, None));
         };
         let (plane, scheduler, replica) =
-            crate::plane::within(&within.kept, within.settings, &opened, within.replica)?;
+            crate::plane::embed_in_daemon(&within.store, within.settings, &opened, within.replica)?;
         let opened = opened.with_plane(plane, scheduler);
         Ok((opened.bind(Vec::new()).await?, replica))
     }
 }
 
-/// INT and TERM.
-struct Signals {
+struct StopSignals {
     int: tokio::signal::unix::Signal,
     term: tokio::signal::unix::Signal,
 }
 
-impl Signals {
+impl StopSignals {
     fn new() -> anyhow::Result<Self> {
         Ok(Self {
             int: signal(SignalKind::interrupt()).context("cannot listen for signals")?,
@@ -143,7 +141,7 @@ impl Signals {
         })
     }
 
-    async fn any(&mut self) {
+    async fn next(&mut self) {
         tokio::select! {
             _ = self.int.recv() => {}
             _ = self.term.recv() => {}
@@ -151,16 +149,10 @@ impl Signals {
     }
 }
 
-/// Every connection is a file: as many as the system lets us have.
-fn more_files() {
+// Each connection needs a file descriptor, and the usual soft limit of 1024 is low for a daemon.
+fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 impl ServeArgs {
@@ -168,21 +160,17 @@ impl ServeArgs {
         let mut config = Config::new(self.listen);
         config.tokens = self.tokens;
         config.plaintext = self.plaintext;
-        config.state = Some(self.state.map_or_else(Place::daemon_folder, Ok)?);
-        config.drain = self.drain;
-        config.longest_wait = self.longest_wait;
+        config.state_dir = Some(self.state.map_or_else(Settings::daemon_folder, Ok)?);
+        config.drain_timeout = self.drain;
+        config.max_wait = self.longest_wait;
         config.tls = match (self.tls_cert, self.tls_key) {
-            (Some(cert), Some(key)) => Some(TlsFiles {
-                cert,
-                key,
-                client_ca: self.client_ca,
-            }),
+            (Some(cert), Some(key)) => Some(TlsFiles { cert, key, client_ca: self.client_ca }),
             _ => None,
         };
         Ok(config)
     }
 }
 
-/// Where a daemon listens if nobody says.
-pub(crate) const LISTEN: SocketAddr =
+/// The default address of the daemon.
+pub(crate) const DEFAULT_LISTEN_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7420);

@@ -1,4 +1,4 @@
-//! `leasehold token`.
+//! `leasehold token`: create API tokens for the daemon.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,31 +12,20 @@ use leasehold_server::auth::{NewToken, Tokens};
 
 use super::TokenArgs;
 use super::args::TokenCommand;
-use crate::say::say;
+use crate::message::print_message;
 
-/// Makes a token, adds its hash to the file, prints it once.
+/// Creates a token, adds its hash to the file, and prints the token once.
 pub(crate) fn main(args: TokenArgs) -> anyhow::Result<bool> {
-    let TokenCommand::New {
-        id,
-        grants,
-        expires,
-        file,
-    } = args.command;
+    let TokenCommand::New { id, grants, expires, file } = args.command;
     let shown = file.display();
-    let expires = expires
-        .map(|lasting| expiry(BootClock.wall(), lasting))
-        .transpose()?;
+    let expires = expires.map(|lasting| expiry_time(BootClock.wall(), lasting)).transpose()?;
     if file.exists() {
-        // A file that cannot be used is not made worse.
+        // Refuse to append to a file that the daemon could not read.
         Tokens::open(&file, BootClock::shared())?;
     }
     let new = NewToken::make(&id, &grants, expires, &OsRandom).map_err(anyhow::Error::msg)?;
     let before = std::fs::read_to_string(&file).unwrap_or_default();
-    let gap = if before.is_empty() || before.ends_with("\n\n") {
-        ""
-    } else {
-        "\n"
-    };
+    let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
     OpenOptions::new()
         .append(true)
         .create(true)
@@ -45,19 +34,17 @@ pub(crate) fn main(args: TokenArgs) -> anyhow::Result<bool> {
         .and_then(|mut out| out.write_all(format!("{gap}{}", new.entry).as_bytes()))
         .with_context(|| format!("cannot write {shown}"))?;
     if let Err(error) = Tokens::open(&file, BootClock::shared()) {
-        // The id was there already: as it was.
+        // The new entry made the file invalid, e.g. by a duplicate id: restore it.
         std::fs::write(&file, before).with_context(|| format!("cannot restore {shown}"))?;
         return Err(error.into());
     }
     writeln!(std::io::stdout(), "{}", new.token)?;
-    say(&format!(
-        "{id} is in {shown} now; its token is shown this once only"
-    ));
+    print_message(&format!("{id} is in {shown} now; its token is shown this once only"));
     Ok(true)
 }
 
-/// When a token that is good for so long ends to be.
-fn expiry(now: SystemTime, lasting: Duration) -> anyhow::Result<jiff::Timestamp> {
+/// The end of a token's validity.
+fn expiry_time(now: SystemTime, lasting: Duration) -> anyhow::Result<jiff::Timestamp> {
     const FAR: &str = "--expires lies too far ahead";
     jiff::Timestamp::try_from(now.checked_add(lasting).context(FAR)?).context(FAR)
 }
@@ -67,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_that_no_calendar_has_is_refused() {
-        let in_a_century = expiry(SystemTime::UNIX_EPOCH, crate::span::LONGEST).unwrap();
+    fn an_expiry_beyond_the_calendar_is_refused() {
+        let in_a_century = expiry_time(SystemTime::UNIX_EPOCH, crate::span::MAX_DURATION).unwrap();
         assert!(in_a_century.to_string().starts_with("2069-12-"), "{in_a_century}");
         for lasting in [Duration::from_secs(i64::MAX.unsigned_abs()), Duration::MAX] {
-            let said = expiry(SystemTime::UNIX_EPOCH, lasting).unwrap_err().to_string();
+            let said = expiry_time(SystemTime::UNIX_EPOCH, lasting).unwrap_err().to_string();
             assert!(said.contains("--expires"), "{said}");
         }
     }

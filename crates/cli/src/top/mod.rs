@@ -1,7 +1,7 @@
-//! `leasehold top`: locks, holders and what happens to them, live on a terminal.
+//! `leasehold top`: locks, holders and events, live on a terminal.
 //!
-//! `model` is what is known and what keys do to it, `view` draws it, `poll` looks at the store on a thread of its own, so
-//! that a store that does not answer never freezes the keyboard.
+//! `model` holds the state and handles keys; `view` draws it. `poll` reads the store on a thread of its own,
+//! so that a store that does not answer never freezes the keyboard.
 
 mod model;
 mod poll;
@@ -15,18 +15,19 @@ use clap_complete::engine::ArgValueCompleter;
 use leasehold::clock::{BootClock, Clock};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use self::model::{Model, Wish};
+use self::model::{KeyOutcome, Model};
 use self::poll::Poller;
-use crate::args::{Output, Place};
+use crate::args::ListFormat;
 use crate::complete;
-use crate::desk::Desk;
-use crate::lease::print;
-use crate::say::say;
+use crate::config::Settings;
+use crate::lease::print_leases;
+use crate::message::print_message;
+use crate::session::StoreSession;
 
-/// How long a key may wait for its frame.
-const FRAME: Duration = Duration::from_millis(100);
+// The longest time between two frames: bars count down, and a poll result must show soon.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
-/// `leasehold top`.
+/// Arguments of `leasehold top`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Keys:
@@ -48,27 +49,27 @@ pub(crate) struct TopArgs {
     pub(crate) every: Duration,
 }
 
-/// Shows it until someone has seen enough.
-pub(crate) fn main(place: &Place, args: &TopArgs) -> anyhow::Result<bool> {
+/// Runs until the user quits; prints one list if there is no terminal.
+pub(crate) fn main(settings: &Settings, args: &TopArgs) -> anyhow::Result<bool> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        let desk = Desk::open(place)?;
-        let listing = desk.list(&args.prefix, poll::LIMIT)?;
-        print(&listing.leases, listing.truncated, Output::Wide)?;
-        say("this is no terminal, so this was all; see `leasehold list --watch`");
+        let session = StoreSession::open(settings)?;
+        let listing = session.list(&args.prefix, poll::MAX_LISTED_LOCKS)?;
+        print_leases(&listing.leases, listing.truncated, ListFormat::Wide)?;
+        print_message("this is no terminal, so this was all; see `leasehold list --watch`");
         return Ok(true);
     }
-    let url = place.store()?;
-    // Before the screen is taken: what is wrong with the store should stay readable.
-    let poller = Poller::start(place, args)?;
+    let url = settings.store_url()?;
+    // Before the alternate screen: an error of the store must stay readable after exit.
+    let poller = Poller::start(settings, args)?;
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut model = Model::new(url.to_string(), poller.is_told());
+    let mut model = Model::new(url.to_string(), poller.has_daemon_events());
     let mut terminal = ratatui::try_init()?;
-    let shown = show(&mut terminal, &mut model, &poller, colour);
+    let shown = run_loop(&mut terminal, &mut model, &poller, colour);
     ratatui::try_restore()?;
     shown.map(|()| true)
 }
 
-fn show(
+fn run_loop(
     terminal: &mut ratatui::DefaultTerminal,
     model: &mut Model,
     poller: &Poller,
@@ -76,17 +77,17 @@ fn show(
 ) -> anyhow::Result<()> {
     loop {
         while let Some(look) = poller.next() {
-            model.take(look);
+            model.apply_poll(look);
         }
-        while let Some(told) = poller.heard() {
-            model.hear(&told);
+        while let Some(told) = poller.next_event() {
+            model.add_daemon_event(&told);
         }
         let now = BootClock.now();
         terminal.draw(|frame| view::draw(frame, model, now, colour))?;
-        if event::poll(FRAME)?
+        if event::poll(FRAME_INTERVAL)?
             && let Event::Key(key) = event::read()?
             && key.kind == KeyEventKind::Press
-            && model.key(key) == Wish::Quit
+            && model.handle_key(key) == KeyOutcome::Quit
         {
             return Ok(());
         }

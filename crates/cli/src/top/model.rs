@@ -1,4 +1,6 @@
-//! What is known, and what keys do to it. No terminal and no clock in here, so it can be tried without either.
+//! The state of the screen, and the effect of keys on it.
+//!
+//! It has no terminal and no clock, so tests need neither.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,48 +10,46 @@ use leasehold::clock::Moment;
 use leasehold::store::Lease;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::poll::Look;
-use crate::changes::{Change, Looks};
-use crate::events::Told;
-use crate::stamp;
+use super::poll::PollResult;
+use crate::changes::{Change, LeaseTracker};
+use crate::events::DaemonEvent;
+use crate::timestamp;
 
-/// How many changes are kept to look at.
-const KEPT: usize = 200;
+// The longest list of events kept; more than any screen shows.
+const MAX_KEPT_EVENTS: usize = 200;
 
-/// One line about something that happened.
+/// One line of the event list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct News {
-    /// The time of day.
+pub(super) struct EventLine {
     pub(super) time: String,
-    /// What happened.
-    pub(super) word: String,
-    /// To whom and by whom.
+    /// The kind of event; selects the colour.
+    pub(super) kind: String,
+    /// Lock, holder and details.
     pub(super) text: String,
 }
 
-impl News {
-    fn of_change(time: &str, change: &Change) -> Self {
+impl EventLine {
+    fn from_change(time: &str, change: &Change) -> Self {
         let lease = &change.lease;
-        let fence = lease
-            .fence
-            .map_or_else(String::new, |fence| format!(" fence {fence}"));
+        let fence = lease.fence.map_or_else(String::new, |fence| format!(" fence {fence}"));
         Self {
             time: time.to_owned(),
-            word: change.kind.as_str().to_owned(),
+            kind: change.kind.as_str().to_owned(),
             text: format!("{} {}{fence}", lease.name, lease.holder),
         }
     }
 
-    fn of_told(told: &Told) -> Self {
+    fn from_daemon_event(told: &DaemonEvent) -> Self {
         Self {
+            // The time of day in RFC 3339. `get` does not panic if the daemon sends something else.
             time: told.at.get(11..19).unwrap_or_default().to_owned(),
-            word: told.event.clone(),
+            kind: told.event.clone(),
             text: format!("{} {}", told.name.as_deref().unwrap_or("-"), told.summary()),
         }
     }
 }
 
-/// What to sort by.
+/// A column to sort by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Column {
     Name,
@@ -60,15 +60,8 @@ pub(super) enum Column {
 }
 
 impl Column {
-    const ALL: [Self; 5] = [
-        Self::Name,
-        Self::Holder,
-        Self::Remaining,
-        Self::Age,
-        Self::Waiters,
-    ];
+    const ALL: [Self; 5] = [Self::Name, Self::Holder, Self::Remaining, Self::Age, Self::Waiters];
 
-    /// Its heading.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Name => "NAME",
@@ -85,109 +78,108 @@ impl Column {
     }
 }
 
-/// What the person at the keyboard wants.
+/// The effect of a key on the main loop.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Stay,
+pub(super) enum KeyOutcome {
+    Continue,
     Quit,
 }
 
-/// Everything on the screen.
 #[derive(Debug)]
 pub(super) struct Model {
-    /// Which store.
     pub(super) store: String,
-    /// What was last seen.
     leases: Vec<Lease>,
-    /// When that was.
-    pub(super) at: Option<Moment>,
-    /// There are more.
+    /// When `leases` was received.
+    pub(super) updated_at: Option<Moment>,
+    /// The store has more leases than were listed.
     pub(super) truncated: bool,
-    /// Why the last look saw nothing.
+    /// The error of the last poll, if it failed.
     pub(super) error: Option<String>,
-    /// What happened, the newest first.
-    pub(super) events: VecDeque<News>,
-    /// A daemon tells what happens, so it need not be guessed.
-    told: bool,
-    /// The most that was ever left of each grant: what its bar is measured by.
-    whole: HashMap<(String, Option<Fence>), Duration>,
-    looks: Looks,
-    /// Only rows that contain this.
+    /// Events, newest first.
+    pub(super) events: VecDeque<EventLine>,
+    /// A daemon sends events, so none are derived from listings.
+    has_daemon_events: bool,
+    /// The longest remaining time seen per grant: the full length of its bar.
+    longest_remaining: HashMap<(String, Option<Fence>), Duration>,
+    tracker: LeaseTracker,
+    /// Only rows that contain this text are shown.
     pub(super) filter: String,
-    /// Keys go into the filter.
+    /// The user is typing the filter.
     pub(super) typing: bool,
     pub(super) sort: Column,
-    pub(super) backwards: bool,
+    pub(super) reversed: bool,
     pub(super) paused: bool,
-    /// The first row shown.
-    pub(super) top: usize,
+    pub(super) first_row: usize,
 }
 
 impl Model {
     pub(super) fn new(store: String, told: bool) -> Self {
         Self {
             store,
-            told,
+            has_daemon_events: told,
             leases: Vec::new(),
-            at: None,
+            updated_at: None,
             truncated: false,
             error: None,
             events: VecDeque::new(),
-            whole: HashMap::new(),
-            looks: Looks::default(),
+            longest_remaining: HashMap::new(),
+            tracker: LeaseTracker::default(),
             filter: String::new(),
             typing: false,
             sort: Column::Name,
-            backwards: false,
+            reversed: false,
             paused: false,
-            top: 0,
+            first_row: 0,
         }
     }
 
-    /// Takes in a look at the store.
-    pub(super) fn take(&mut self, look: Look) {
+    /// Applies the result of a poll.
+    pub(super) fn apply_poll(&mut self, look: PollResult) {
+        // The tracker is not updated either, so changes during the pause are reported after it.
         if self.paused {
             return;
         }
-        let (leases, truncated) = match look.seen {
+        let (leases, truncated) = match look.listing {
             Ok(seen) => seen,
             Err(error) => {
                 self.error = Some(error);
                 return;
             }
         };
-        let time = stamp::now().get(11..19).unwrap_or_default().to_owned();
-        for change in self.looks.look(&leases, look.sent, look.at, false) {
-            if !self.told {
-                self.news(News::of_change(&time, &change));
+        let time = timestamp::now().get(11..19).unwrap_or_default().to_owned();
+        for change in self.tracker.update(&leases, look.sent, look.answered, false) {
+            if !self.has_daemon_events {
+                self.push_event(EventLine::from_change(&time, &change));
             }
         }
-        let before = std::mem::take(&mut self.whole);
+        // Rebuilt from the current leases, so that entries of ended grants do not pile up.
+        let before = std::mem::take(&mut self.longest_remaining);
         for lease in &leases {
             let key = (lease.name.to_string(), lease.fence);
             let left = lease.remaining.unwrap_or_default();
             let most = before.get(&key).copied().unwrap_or_default().max(left);
-            self.whole.insert(key, most);
+            self.longest_remaining.insert(key, most);
         }
         (self.leases, self.truncated, self.error) = (leases, truncated, None);
-        self.at = Some(look.at);
+        self.updated_at = Some(look.answered);
     }
 
-    /// Takes in what a daemon told.
-    pub(super) fn hear(&mut self, told: &Told) {
+    /// Adds an event of the daemon.
+    pub(super) fn add_daemon_event(&mut self, told: &DaemonEvent) {
         if !self.paused {
-            self.news(News::of_told(told));
+            self.push_event(EventLine::from_daemon_event(told));
         }
     }
 
-    fn news(&mut self, news: News) {
+    fn push_event(&mut self, news: EventLine) {
         self.events.push_front(news);
-        self.events.truncate(KEPT);
+        self.events.truncate(MAX_KEPT_EVENTS);
     }
 
-    /// The rows to show, in order: each lease, what is left of it now, and which share of the most there was.
+    /// The rows in display order: lease, time left now, and its share of the longest time seen.
     pub(super) fn rows(&self, now: Moment) -> Vec<(&Lease, Option<Duration>, f64)> {
-        let passed = self.at.map_or(Duration::ZERO, |at| now.since(at));
+        // Count down between two polls, so that the bars move steadily.
+        let passed = self.updated_at.map_or(Duration::ZERO, |at| now.since(at));
         let fits = |lease: &&Lease| {
             lease.name.as_str().contains(&self.filter) || lease.holder.contains(&self.filter)
         };
@@ -198,18 +190,13 @@ impl Model {
             .map(|lease| {
                 let left = lease.remaining.map(|left| left.saturating_sub(passed));
                 let key = (lease.name.to_string(), lease.fence);
-                let whole = self.whole.get(&key).copied().unwrap_or_default().as_secs_f64();
-                let share = left.map_or(1.0, |left| {
-                    if whole > 0.0 {
-                        left.as_secs_f64() / whole
-                    } else {
-                        0.0
-                    }
-                });
+                let whole = self.longest_remaining.get(&key).copied().unwrap_or_default().as_secs_f64();
+                let share =
+                    left.map_or(1.0, |left| if whole > 0.0 { left.as_secs_f64() / whole } else { 0.0 });
                 (lease, left, share.clamp(0.0, 1.0))
             })
             .collect();
-        // The store lists by name, and the sort keeps that order among equals.
+        // The store lists by name, and stable sorting keeps that order among equals.
         match self.sort {
             Column::Name => {}
             Column::Holder => rows.sort_by(|a, b| a.0.holder.cmp(&b.0.holder)),
@@ -217,22 +204,22 @@ impl Model {
             Column::Age => rows.sort_by_key(|row| row.0.age),
             Column::Waiters => rows.sort_by_key(|row| row.0.waiters),
         }
-        if self.backwards {
+        if self.reversed {
             rows.reverse();
         }
         rows
     }
 
-    /// How many are held and how many wait, over all rows.
+    /// The number of held locks and of waiters, without the filter.
     pub(super) fn totals(&self) -> (usize, u64) {
         let waiting = self.leases.iter().filter_map(|lease| lease.waiters).sum();
         (self.leases.len(), waiting)
     }
 
-    /// A key was pressed.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+    /// Handles a key.
+    pub(super) fn handle_key(&mut self, key: KeyEvent) -> KeyOutcome {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            return Wish::Quit;
+            return KeyOutcome::Quit;
         }
         if self.typing {
             match key.code {
@@ -247,25 +234,27 @@ impl Model {
                 KeyCode::Char(letter) => self.filter.push(letter),
                 _ => {}
             }
-            self.top = 0;
-            return Wish::Stay;
+            self.first_row = 0;
+            return KeyOutcome::Continue;
         }
         match key.code {
-            KeyCode::Char('q') => return Wish::Quit,
-            KeyCode::Esc if self.filter.is_empty() => return Wish::Quit,
+            KeyCode::Char('q') => return KeyOutcome::Quit,
+            KeyCode::Esc if self.filter.is_empty() => return KeyOutcome::Quit,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('s') => self.sort = self.sort.next(),
-            KeyCode::Char('r') => self.backwards = !self.backwards,
+            KeyCode::Char('r') => self.reversed = !self.reversed,
             KeyCode::Char('p') => self.paused = !self.paused,
             KeyCode::Char('j') | KeyCode::Down => {
-                self.top = (self.top + 1).min(self.leases.len().saturating_sub(1));
+                self.first_row = (self.first_row + 1).min(self.leases.len().saturating_sub(1));
             }
-            KeyCode::Char('k') | KeyCode::Up => self.top = self.top.saturating_sub(1),
-            KeyCode::PageDown => self.top = (self.top + 10).min(self.leases.len().saturating_sub(1)),
-            KeyCode::PageUp => self.top = self.top.saturating_sub(10),
+            KeyCode::Char('k') | KeyCode::Up => self.first_row = self.first_row.saturating_sub(1),
+            KeyCode::PageDown => {
+                self.first_row = (self.first_row + 10).min(self.leases.len().saturating_sub(1))
+            }
+            KeyCode::PageUp => self.first_row = self.first_row.saturating_sub(10),
             _ => {}
         }
-        Wish::Stay
+        KeyOutcome::Continue
     }
 }

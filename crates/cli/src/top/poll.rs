@@ -1,4 +1,4 @@
-//! Looking at the store, on a thread of its own.
+//! Polls the store, and follows a daemon's events, on threads of their own.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
@@ -7,103 +7,96 @@ use leasehold::clock::{BootClock, Clock, ClockExt, Moment};
 use leasehold::store::Lease;
 
 use super::TopArgs;
-use crate::args::Place;
-use crate::desk::Desk;
-use crate::events::{Follower, News, Told};
+use crate::config::Settings;
+use crate::events::{DaemonEvent, EventFollower, StreamItem};
+use crate::session::StoreSession;
 
-/// More locks than this nobody can look at.
-pub(super) const LIMIT: usize = 2000;
-/// Oftener than this nobody can see.
-const SOONEST: Duration = Duration::from_millis(100);
+/// The most locks that `top` lists.
+pub(super) const MAX_LISTED_LOCKS: usize = 2000;
+// The shortest poll interval: faster changes are not visible, but would load the store.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// One look.
+/// The result of one poll.
 #[derive(Debug)]
-pub(super) struct Look {
-    /// When the store was asked.
+pub(super) struct PollResult {
     pub(super) sent: Moment,
-    /// When it answered.
-    pub(super) at: Moment,
-    /// What was seen, and whether there was more; or why nothing was.
-    pub(super) seen: Result<(Vec<Lease>, bool), String>,
+    pub(super) answered: Moment,
+    /// The leases and whether there are more, or the error text.
+    pub(super) listing: Result<(Vec<Lease>, bool), String>,
 }
 
-/// Looks again and again until nobody takes what it saw.
+/// Polls until the receiver is dropped.
 #[derive(Debug)]
 pub(super) struct Poller {
-    looks: Receiver<Look>,
-    /// What a daemon tells; nothing comes from a plain store.
-    told: Option<Receiver<Told>>,
+    results: Receiver<PollResult>,
+    /// Events of a daemon; `None` for a plain store.
+    events: Option<Receiver<DaemonEvent>>,
 }
 
 impl Poller {
-    /// Looks once, so that an error shows at once, and then goes on.
-    pub(super) fn start(place: &Place, args: &TopArgs) -> anyhow::Result<Self> {
-        let desk = Desk::open(place)?;
-        let (prefix, every) = (args.prefix.clone(), args.every.max(SOONEST));
-        desk.list(&prefix, 1)?;
+    /// Polls once, so that an error is reported at once, then starts the threads.
+    pub(super) fn start(settings: &Settings, args: &TopArgs) -> anyhow::Result<Self> {
+        let session = StoreSession::open(settings)?;
+        let (prefix, every) = (args.prefix.clone(), args.every.max(MIN_POLL_INTERVAL));
+        session.list(&prefix, 1)?;
+        // Bounded: while the terminal is blocked, the thread waits instead of piling up listings.
         let (sender, looks) = sync_channel(4);
         std::thread::Builder::new()
             .name("top-poll".into())
-            .spawn(move || poll(&desk, &prefix, every, &sender))?;
-        Ok(Self {
-            looks,
-            told: follow(place, args)?,
-        })
+            .spawn(move || poll_loop(&session, &prefix, every, &sender))?;
+        Ok(Self { results: looks, events: follow_events(settings, args)? })
     }
 
-    /// A daemon tells what happens.
-    pub(super) fn is_told(&self) -> bool {
-        self.told.is_some()
+    pub(super) fn has_daemon_events(&self) -> bool {
+        self.events.is_some()
     }
 
-    /// What a daemon told meanwhile, if anything.
-    pub(super) fn heard(&self) -> Option<Told> {
-        self.told.as_ref()?.try_recv().ok()
+    /// The next event of the daemon, without waiting.
+    pub(super) fn next_event(&self) -> Option<DaemonEvent> {
+        self.events.as_ref()?.try_recv().ok()
     }
 
-    /// What was seen meanwhile, if anything.
-    pub(super) fn next(&self) -> Option<Look> {
-        self.looks.try_recv().ok()
+    /// The next poll result, without waiting.
+    pub(super) fn next(&self) -> Option<PollResult> {
+        self.results.try_recv().ok()
     }
 }
 
-/// Follows a daemon's events on another thread.
-fn follow(place: &Place, args: &TopArgs) -> anyhow::Result<Option<Receiver<Told>>> {
-    let desk = Desk::open(place)?;
-    let Some(mut follower) = Follower::of(&desk.url, &args.prefix)? else {
+/// Follows a daemon's events on another thread; `None` for a plain store.
+fn follow_events(settings: &Settings, args: &TopArgs) -> anyhow::Result<Option<Receiver<DaemonEvent>>> {
+    let session = StoreSession::open(settings)?;
+    let Some(mut follower) = EventFollower::open(&session.url, &args.prefix)? else {
         return Ok(None);
     };
-    desk.ask(follower.begin())?;
+    session.call(follower.connect())?;
     let (sender, told) = sync_channel(64);
-    std::thread::Builder::new()
-        .name("top-follow".into())
-        .spawn(move || {
-            loop {
-                // That it is not heard shows in the looks at it.
-                if let News::Told(told) = desk.wait(follower.next())
-                    && sender.send(told).is_err()
-                {
-                    return;
-                }
+    std::thread::Builder::new().name("top-follow".into()).spawn(move || {
+        loop {
+            // Lost connections are not shown here: the failing polls show them.
+            if let StreamItem::Event(told) = session.block_on(follower.next())
+                && sender.send(told).is_err()
+            {
+                return;
             }
-        })?;
+        }
+    })?;
     Ok(Some(told))
 }
 
-fn poll(desk: &Desk, prefix: &str, every: Duration, sender: &SyncSender<Look>) {
+fn poll_loop(session: &StoreSession, prefix: &str, every: Duration, sender: &SyncSender<PollResult>) {
     loop {
         let sent = BootClock.now();
-        let listing = desk.ask(desk.store.list(prefix, LIMIT, desk.within));
-        let look = Look {
+        let listing = session.call(session.store.list(prefix, MAX_LISTED_LOCKS, session.timeout));
+        let look = PollResult {
             sent,
-            at: BootClock.now(),
-            seen: listing
+            answered: BootClock.now(),
+            listing: listing
                 .map(|listing| (listing.leases, listing.truncated))
                 .map_err(|error| format!("{error:#}")),
         };
         if sender.send(look).is_err() {
             return;
         }
-        desk.wait(BootClock.sleep(every));
+        session.block_on(BootClock.sleep(every));
     }
 }

@@ -1,4 +1,4 @@
-//! The screen: a heading, the locks with their bars, what happened, and the keys.
+//! Draws the screen: heading, locks with bars, events, and keys.
 
 use std::time::Duration;
 
@@ -11,13 +11,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 
 use super::model::{Column, Model};
-use crate::lease::short;
+use crate::lease::short_duration;
 
-/// How wide a bar is.
-const BAR: usize = 16;
+const BAR_WIDTH: usize = 16;
 
-/// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Moment, colour: bool) {
+    // The locks matter most: events get at most a third of the screen.
     let events = (frame.area().height / 3).clamp(3, 12);
     let [head, locks, news, foot] = Layout::vertical([
         Constraint::Length(1),
@@ -29,15 +28,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Moment, colour: bo
     frame.render_widget(heading(model, now, colour), head);
     draw_locks(frame, locks, model, now, colour);
     draw_events(frame, news, model, colour);
-    frame.render_widget(keys(model), foot);
+    frame.render_widget(key_help(model), foot);
 }
 
-fn paint(colour: bool, with: Color) -> Style {
-    if colour {
-        Style::new().fg(with)
-    } else {
-        Style::new()
-    }
+fn colour_style(colour: bool, with: Color) -> Style {
+    if colour { Style::new().fg(with) } else { Style::new() }
 }
 
 fn heading<'a>(model: &'a Model, now: Moment, colour: bool) -> Line<'a> {
@@ -55,49 +50,41 @@ fn heading<'a>(model: &'a Model, now: Moment, colour: bool) -> Line<'a> {
         parts.push(Span::styled("  PAUSED", bold));
     }
     if let Some(error) = &model.error {
-        let since = model
-            .at
-            .map_or_else(String::new, |at| format!(" for {}", short(now.since(at))));
+        let since =
+            model.updated_at.map_or_else(String::new, |at| format!(" for {}", short_duration(now.since(at))));
+        // The heading is one line high.
         let error = error.lines().next().unwrap_or_default();
         parts.push(Span::styled(
             format!("  NO ANSWER{since}: {error}"),
-            paint(colour, Color::Red).patch(bold),
+            colour_style(colour, Color::Red).patch(bold),
         ));
     }
     Line::from(parts)
 }
 
-/// What there is room for. Names and holders come first: on a small terminal the rest gives way.
+/// The columns that fit the terminal. Names and holders come first; a small terminal drops the fence.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct ColumnLayout {
     fence: bool,
     class: u16,
     bar: usize,
     age: u16,
 }
 
-impl Room {
-    fn of(width: u16) -> Self {
+impl ColumnLayout {
+    fn for_width(width: u16) -> Self {
         let (fence, class, bar, age) = match width {
-            120.. => (true, 17, BAR, 9),
-            100.. => (false, 17, BAR, 9),
-            _ => (false, 10, BAR / 2 - 2, 7),
+            120.. => (true, 17, BAR_WIDTH, 9),
+            100.. => (false, 17, BAR_WIDTH, 9),
+            // Sized for the usual 80 columns.
+            _ => (false, 10, BAR_WIDTH / 2 - 2, 7),
         };
-        Self {
-            fence,
-            class,
-            bar,
-            age,
-        }
+        Self { fence, class, bar, age }
     }
 
     fn widths(self) -> Vec<Constraint> {
         let bar = u16::try_from(self.bar + 11).unwrap_or(27);
-        let mut widths = vec![
-            Constraint::Fill(3),
-            Constraint::Fill(2),
-            Constraint::Length(self.class),
-        ];
+        let mut widths = vec![Constraint::Fill(3), Constraint::Fill(2), Constraint::Length(self.class)];
         widths.extend(self.fence.then_some(Constraint::Length(16)));
         widths.extend([bar, self.age, 8].map(Constraint::Length));
         widths
@@ -105,7 +92,7 @@ impl Room {
 }
 
 fn draw_locks(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Moment, colour: bool) {
-    let room = Room::of(area.width);
+    let room = ColumnLayout::for_width(area.width);
     let heads = [
         Some((Some(Column::Name), "NAME")),
         Some((Some(Column::Holder), "HOLDER")),
@@ -115,29 +102,33 @@ fn draw_locks(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Moment, col
         Some((Some(Column::Age), "AGE")),
         Some((Some(Column::Waiters), "WAITERS")),
     ];
-    let arrow = if model.backwards { "▲" } else { "▼" };
+    let arrow = if model.reversed { "▲" } else { "▼" };
     let head = heads.into_iter().flatten().map(|(column, text)| {
         let sorted = column == Some(model.sort);
-        Cell::from(if sorted {
-            format!("{text}{arrow}")
-        } else {
-            text.to_owned()
-        })
+        Cell::from(if sorted { format!("{text}{arrow}") } else { text.to_owned() })
     });
     let rows = model.rows(now);
     let rows = rows
         .into_iter()
-        .skip(model.top)
-        .map(|(lease, left, share)| row(lease, left, share, room, colour));
+        .skip(model.first_row)
+        .map(|(lease, left, share)| lock_row(lease, left, share, room, colour));
     let table = Table::new(rows, room.widths())
         .header(Row::new(head).style(Style::new().add_modifier(Modifier::BOLD)))
         .column_spacing(1);
     frame.render_widget(table, area);
 }
 
-fn row<'a>(lease: &'a Lease, left: Option<Duration>, share: f64, room: Room, colour: bool) -> Row<'a> {
+fn lock_row<'a>(
+    lease: &'a Lease,
+    left: Option<Duration>,
+    share: f64,
+    room: ColumnLayout,
+    colour: bool,
+) -> Row<'a> {
+    // Locks of other programs have no class, fence or age.
     let missing = || "-".to_owned();
-    let time = left.map_or_else(|| "never ends".to_owned(), short);
+    let time = left.map_or_else(|| "never ends".to_owned(), short_duration);
+    // A lease is renewed after about a third of its TTL. Less than half left means a late renewal.
     let hue = if share > 0.5 {
         Color::Green
     } else if share > 0.25 {
@@ -152,26 +143,20 @@ fn row<'a>(lease: &'a Lease, left: Option<Duration>, share: f64, room: Room, col
         Some(Cell::from(lease.class.clone().unwrap_or_else(missing))),
         room.fence.then(fence),
         Some(Cell::from(Line::from(vec![
-            Span::styled(bar(share, room.bar), paint(colour, hue)),
+            Span::styled(bar(share, room.bar), colour_style(colour, hue)),
             Span::raw(format!(" {time}")),
         ]))),
-        Some(Cell::from(lease.age.map_or_else(missing, short))),
-        Some(Cell::from(
-            lease.waiters.map_or_else(missing, |waiters| waiters.to_string()),
-        )),
+        Some(Cell::from(lease.age.map_or_else(missing, short_duration))),
+        Some(Cell::from(lease.waiters.map_or_else(missing, |waiters| waiters.to_string()))),
     ];
     Row::new(cells.into_iter().flatten())
 }
 
-/// What is left, as a bar of a fixed width.
+/// A bar of fixed width for the remaining share.
 fn bar(share: f64, width: usize) -> String {
-    // The share is between 0 and 1, so this is between 0 and the width.
+    // `share` is between 0 and 1, so the cast cannot overflow.
     let full = (share * width as f64).round() as usize;
-    format!(
-        "{}{}",
-        "█".repeat(full.min(width)),
-        "░".repeat(width.saturating_sub(full))
-    )
+    format!("{}{}", "█".repeat(full.min(width)), "░".repeat(width.saturating_sub(full)))
 }
 
 fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, colour: bool) {
@@ -180,16 +165,17 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, colour: bool) {
         .iter()
         .take(usize::from(area.height))
         .map(|news| {
-            let hue = match news.word.as_str() {
+            let hue = match news.kind.as_str() {
                 "acquired" | "healed" | "resumed" => Color::Green,
                 "freed" | "released" => Color::Yellow,
                 "passed" | "policy_changed" => Color::Magenta,
                 "renewed" | "waiters" | "busy" => Color::DarkGray,
+                // Failures, and events that a newer daemon may send.
                 _ => Color::Red,
             };
             Line::from(vec![
                 Span::raw(format!("{} ", news.time)),
-                Span::styled(format!("{:8}", news.word), paint(colour, hue)),
+                Span::styled(format!("{:8}", news.kind), colour_style(colour, hue)),
                 Span::raw(format!(" {}", news.text)),
             ])
         })
@@ -198,19 +184,13 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, colour: bool) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-fn keys(model: &Model) -> Line<'_> {
+fn key_help(model: &Model) -> Line<'_> {
     if model.typing {
         return Line::from(format!("/{}▏ Enter keeps it, Esc clears it", model.filter));
     }
-    let filter = if model.filter.is_empty() {
-        String::new()
-    } else {
-        format!("  showing only {:?}", model.filter)
-    };
-    Line::from(format!(
-        "q quit  / filter  s sort by {}  r reverse  p pause{filter}",
-        model.sort.as_str()
-    ))
+    let filter =
+        if model.filter.is_empty() { String::new() } else { format!("  showing only {:?}", model.filter) };
+    Line::from(format!("q quit  / filter  s sort by {}  r reverse  p pause{filter}", model.sort.as_str()))
 }
 
 #[cfg(test)]
@@ -220,10 +200,10 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-    use super::super::model::Wish;
-    use super::super::poll::Look;
+    use super::super::model::KeyOutcome;
+    use super::super::poll::PollResult;
     use super::*;
-    use crate::events::Told;
+    use crate::events::DaemonEvent;
 
     fn lease(name: &str, fence: u64, left: u64, waiters: u64) -> Lease {
         Lease {
@@ -241,21 +221,19 @@ mod tests {
         Moment::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn look(model: &mut Model, seconds: u64, leases: &[Lease]) {
+    fn apply_listing(model: &mut Model, seconds: u64, leases: &[Lease]) {
         let seen = Ok((leases.to_vec(), false));
         let at = at(seconds);
-        model.take(Look { sent: at, at, seen });
+        model.apply_poll(PollResult { sent: at, answered: at, listing: seen });
     }
 
     fn screen(model: &Model, seconds: u64) -> String {
-        screen_of(model, seconds, 130)
+        screen_with_width(model, seconds, 130)
     }
 
-    fn screen_of(model: &Model, seconds: u64, width: u16) -> String {
+    fn screen_with_width(model: &Model, seconds: u64, width: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, 12)).unwrap();
-        terminal
-            .draw(|frame| draw(frame, model, at(seconds), true))
-            .unwrap();
+        terminal.draw(|frame| draw(frame, model, at(seconds), true)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         let lines = buffer.content().chunks(usize::from(width)).map(|line| {
             let line: String = line.iter().map(|cell| cell.symbol()).collect();
@@ -264,68 +242,43 @@ mod tests {
         lines.collect()
     }
 
-    fn press(model: &mut Model, keys: &str) {
+    fn press_keys(model: &mut Model, keys: &str) {
         for key in keys.chars() {
-            let code = if key == '\n' {
-                KeyCode::Enter
-            } else {
-                KeyCode::Char(key)
-            };
-            assert_eq!(model.key(KeyEvent::new(code, KeyModifiers::NONE)), Wish::Stay);
+            let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
+            assert_eq!(model.handle_key(KeyEvent::new(code, KeyModifiers::NONE)), KeyOutcome::Continue);
         }
     }
 
     #[test]
     fn the_screen_shows_locks_bars_and_events() {
         let mut model = Model::new("memory:".into(), false);
-        look(
-            &mut model,
-            1,
-            &[lease("job:a", 7, 60, 0), lease("job:b", 8, 60, 2)],
-        );
-        look(
-            &mut model,
-            31,
-            &[lease("job:a", 7, 30, 0), lease("job:b", 8, 60, 2)],
-        );
-        look(
-            &mut model,
-            32,
-            &[lease("job:a", 7, 29, 0), lease("job:c", 9, 10, 0)],
-        );
+        apply_listing(&mut model, 1, &[lease("job:a", 7, 60, 0), lease("job:b", 8, 60, 2)]);
+        apply_listing(&mut model, 31, &[lease("job:a", 7, 30, 0), lease("job:b", 8, 60, 2)]);
+        apply_listing(&mut model, 32, &[lease("job:a", 7, 29, 0), lease("job:c", 9, 10, 0)]);
         let shown = screen(&model, 32);
-        assert!(
-            shown.starts_with("leasehold memory:  2 held, 0 waiting"),
-            "{shown}"
-        );
+        assert!(shown.starts_with("leasehold memory:  2 held, 0 waiting"), "{shown}");
         assert!(shown.contains("job:a"), "{shown}");
         assert!(shown.contains("████████░░░░░░░░ 29s"), "{shown}");
         assert!(shown.contains("renewed  job:b host:8 fence 8"), "{shown}");
         assert!(shown.contains("freed    job:b host:8"), "{shown}");
         assert!(shown.contains("acquired job:c host:9"), "{shown}");
-        // Time goes on between two looks.
+        // The display counts down between two polls.
         assert!(screen(&model, 40).contains(" 21s"), "{}", screen(&model, 40));
     }
 
-    /// Names and holders are there however small it is; fences only where there is room.
+    // Names and holders fit every width; fences only appear on wide terminals.
     #[test]
-    fn a_small_terminal_shows_what_matters() {
+    fn a_small_terminal_shows_names_and_holders() {
         let mut model = Model::new("memory:".into(), false);
         let long = format!("job:{}", "x".repeat(60));
-        look(
+        apply_listing(
             &mut model,
             1,
-            &[
-                lease("job:nightly-42", 1_794_797_960_586_330, 60, 3),
-                lease(&long, 8, 30, 0),
-            ],
+            &[lease("job:nightly-42", 1_794_797_960_586_330, 60, 3), lease(&long, 8, 30, 0)],
         );
         for width in [80, 99, 100, 119, 120, 200] {
-            let shown = screen_of(&model, 1, width);
-            let line = shown
-                .lines()
-                .find(|line| line.contains("job:nightly"))
-                .expect(&shown);
+            let shown = screen_with_width(&model, 1, width);
+            let line = shown.lines().find(|line| line.contains("job:nightly")).expect(&shown);
             let words: Vec<_> = line.split_whitespace().collect();
             assert_eq!(words[0], "job:nightly-42", "{width}: {shown}");
             assert!(words[1].starts_with("host:179"), "{width}: {shown}");
@@ -334,11 +287,7 @@ mod tests {
                 line.contains('█') && line.contains(" 1m") && line.trim_end().ends_with('3'),
                 "{width}: {shown}"
             );
-            assert_eq!(
-                line.contains(" 1794797960586330 "),
-                width >= 120,
-                "{width}: {shown}"
-            );
+            assert_eq!(line.contains(" 1794797960586330 "), width >= 120, "{width}: {shown}");
             for head in ["NAME", "HOLDER", "CLASS", "REMAINING", "AGE", "WAITERS"] {
                 assert!(shown.lines().nth(1).unwrap().contains(head), "{width}: {shown}");
             }
@@ -348,85 +297,58 @@ mod tests {
     #[test]
     fn keys_filter_sort_pause_and_quit() {
         let mut model = Model::new("memory:".into(), false);
-        look(
+        apply_listing(
             &mut model,
             1,
-            &[
-                lease("job:a", 7, 60, 0),
-                lease("job:b", 8, 20, 2),
-                lease("x", 9, 40, 1),
-            ],
+            &[lease("job:a", 7, 60, 0), lease("job:b", 8, 20, 2), lease("x", 9, 40, 1)],
         );
         let names = |model: &Model| -> Vec<String> {
-            model
-                .rows(at(1))
-                .iter()
-                .map(|row| row.0.name.to_string())
-                .collect()
+            model.rows(at(1)).iter().map(|row| row.0.name.to_string()).collect()
         };
-        press(&mut model, "/job\n");
+        press_keys(&mut model, "/job\n");
         assert_eq!(names(&model), ["job:a", "job:b"]);
         assert!(screen(&model, 1).contains("showing only \"job\""));
-        assert_eq!(
-            model.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)),
-            Wish::Stay
-        );
-        press(&mut model, "ss");
+        assert_eq!(model.handle_key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)), KeyOutcome::Continue);
+        press_keys(&mut model, "ss");
         assert_eq!(names(&model), ["job:b", "x", "job:a"], "by time left");
-        press(&mut model, "r");
+        press_keys(&mut model, "r");
         assert_eq!(names(&model), ["job:a", "x", "job:b"]);
-        press(&mut model, "p");
-        look(&mut model, 2, &[]);
+        press_keys(&mut model, "p");
+        apply_listing(&mut model, 2, &[]);
         assert_eq!(names(&model).len(), 3, "paused");
-        assert_eq!(
-            model.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)),
-            Wish::Quit
-        );
-        // In the filter, q is a letter.
-        press(&mut model, "/q");
+        assert_eq!(model.handle_key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)), KeyOutcome::Quit);
+        // While the filter is typed, `q` is a letter.
+        press_keys(&mut model, "/q");
         assert!(model.typing);
     }
 
     #[test]
-    fn what_a_daemon_tells_is_shown_as_it_told_it() {
+    fn daemon_events_are_shown_unchanged() {
         let mut model = Model::new("http://h".into(), true);
-        look(&mut model, 1, &[]);
-        look(&mut model, 2, &[lease("job:a", 7, 60, 0)]);
-        model.hear(&Told {
+        apply_listing(&mut model, 1, &[]);
+        apply_listing(&mut model, 2, &[lease("job:a", 7, 60, 0)]);
+        model.add_daemon_event(&DaemonEvent {
             at: "2026-01-02T03:04:05.678Z".into(),
             event: "broken".into(),
             name: Some("job:a".into()),
             holder: "web-1".into(),
             fence: Some("7".into()),
             detail: serde_json::json!({ "by": "ops: stuck" }),
-            ..Told::default()
+            ..DaemonEvent::default()
         });
         let shown = screen(&model, 2);
-        assert!(
-            shown.contains("03:04:05 broken   job:a web-1 fence 7 by=ops: stuck"),
-            "{shown}"
-        );
-        assert!(
-            !shown.contains("acquired"),
-            "nothing is guessed beside it: {shown}"
-        );
+        assert!(shown.contains("03:04:05 broken   job:a web-1 fence 7 by=ops: stuck"), "{shown}");
+        assert!(!shown.contains("acquired"), "nothing is guessed beside it: {shown}");
     }
 
     #[test]
-    fn a_silent_store_is_told_and_the_last_look_stays() {
+    fn a_failed_poll_is_shown_and_the_last_listing_stays() {
         let mut model = Model::new("redis://h".into(), false);
-        look(&mut model, 1, &[lease("job:a", 7, 60, 0)]);
+        apply_listing(&mut model, 1, &[lease("job:a", 7, 60, 0)]);
         let seen = Err("the store did not answer".to_owned());
-        model.take(Look {
-            sent: at(8),
-            at: at(9),
-            seen,
-        });
+        model.apply_poll(PollResult { sent: at(8), answered: at(9), listing: seen });
         let shown = screen(&model, 11);
-        assert!(
-            shown.contains("NO ANSWER for 10s: the store did not answer"),
-            "{shown}"
-        );
+        assert!(shown.contains("NO ANSWER for 10s: the store did not answer"), "{shown}");
         assert!(shown.contains("job:a"), "{shown}");
     }
 }

@@ -1,175 +1,133 @@
-//! Everything through a daemon: `--store http://…` behaves as the store behind it does.
+//! All verbs through a daemon: `--store http://…` behaves like the store behind it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "tests, and what they share"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, and what they share")]
 
-use crate::schema::valid;
-use crate::stage::{Running, Stage, alive, code, eventually, printed, said};
+use crate::fixture::{Fixture, RunningProcess, eventually, exit_code, is_running, stderr_of, stdout_of};
+use crate::schema::parse_valid;
 use rustix::process::Signal;
 
-/// A daemon on a SQLite file, and the folder of that file.
-struct Daemon {
-    running: Running,
-    behind: Stage,
+/// A daemon on a SQLite file, with the fixture that has that file.
+struct SqliteDaemon {
+    running: RunningProcess,
+    behind: Fixture,
 }
 
-/// A stage whose store is a daemon.
-fn served() -> (Stage, Daemon) {
-    let behind = Stage::sqlite();
+/// A fixture whose store is a daemon's URL.
+fn fixture_behind_daemon() -> (Fixture, SqliteDaemon) {
+    let behind = Fixture::sqlite();
     let daemon = behind.start(&["serve", "--listen", "127.0.0.1:0"]);
     let mut url = None;
     eventually("the daemon", || {
         let said = daemon.stderr();
-        url = said
-            .split_whitespace()
-            .find(|word| word.starts_with("http://"))
-            .map(str::to_owned);
+        url = said.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
         url.is_some()
     });
-    let daemon = Daemon {
-        running: daemon,
-        behind,
-    };
-    (Stage::at(url.unwrap()), daemon)
+    let daemon = SqliteDaemon { running: daemon, behind };
+    (Fixture::with_store(url.unwrap()), daemon)
 }
 
 #[test]
 fn run_behaves_as_against_the_store() {
-    let (stage, _daemon) = served();
-    let output = stage.run(&[
-        "run",
-        "-c",
-        "echo fence-$LEASEHOLD_FENCE $LEASEHOLD_STORE; exit 7",
-        "demo",
-    ]);
-    assert_eq!(code(&output), 7, "{}", said(&output));
+    let (fixture, _daemon) = fixture_behind_daemon();
+    let output = fixture.run(&["run", "-c", "echo fence-$LEASEHOLD_FENCE $LEASEHOLD_STORE; exit 7", "demo"]);
+    assert_eq!(exit_code(&output), 7, "{}", stderr_of(&output));
     assert!(
-        printed(&output).starts_with("fence-1") && printed(&output).contains(stage.store()),
+        stdout_of(&output).starts_with("fence-1") && stdout_of(&output).contains(fixture.store()),
         "{}",
-        printed(&output)
+        stdout_of(&output)
     );
     let script = "echo $LEASEHOLD_FENCE > fence; while [ ! -e stop ]; do sleep 0.02; done; exit 6";
-    let mut first = stage.start(&["--holder", "first", "run", "-c", script, "demo"]);
-    let fence = stage.line("fence");
-    let busy = stage.run(&["run", "-n", "demo", "true"]);
-    assert_eq!(code(&busy), 124, "{}", said(&busy));
-    assert!(said(&busy).contains("demo is held by first"), "{}", said(&busy));
-    let lease = valid("lease", &printed(&stage.run(&["show", "demo", "-o", "json"])));
-    assert_eq!(
-        (lease["fence"].as_str(), lease["holder"].as_str()),
-        (Some(fence.as_str()), Some("first"))
-    );
-    let mut second = stage.start(&["run", "-w", "50s", "-c", "echo $LEASEHOLD_FENCE > next", "demo"]);
+    let mut first = fixture.start(&["--holder", "first", "run", "-c", script, "demo"]);
+    let fence = fixture.wait_for_line("fence");
+    let busy = fixture.run(&["run", "-n", "demo", "true"]);
+    assert_eq!(exit_code(&busy), 124, "{}", stderr_of(&busy));
+    assert!(stderr_of(&busy).contains("demo is held by first"), "{}", stderr_of(&busy));
+    let lease = parse_valid("lease", &stdout_of(&fixture.run(&["show", "demo", "-o", "json"])));
+    assert_eq!((lease["fence"].as_str(), lease["holder"].as_str()), (Some(fence.as_str()), Some("first")));
+    let mut second = fixture.start(&["run", "-w", "50s", "-c", "echo $LEASEHOLD_FENCE > next", "demo"]);
     eventually("a waiter", || {
-        valid("lease", &printed(&stage.run(&["show", "demo", "-o", "json"])))["waiters"] == 1
+        parse_valid("lease", &stdout_of(&fixture.run(&["show", "demo", "-o", "json"])))["waiters"] == 1
     });
-    stage.write("stop", "");
-    assert_eq!(first.code(), 6, "{}", first.stderr());
-    assert_eq!(second.code(), 0, "{}", second.stderr());
-    assert!(stage.line("next").parse::<u64>().unwrap() > fence.parse().unwrap());
-    assert_eq!(code(&stage.run(&["show", "demo"])), 1);
+    fixture.write("stop", "");
+    assert_eq!(first.wait_exit_code(), 6, "{}", first.stderr());
+    assert_eq!(second.wait_exit_code(), 0, "{}", second.stderr());
+    assert!(fixture.wait_for_line("next").parse::<u64>().unwrap() > fence.parse().unwrap());
+    assert_eq!(exit_code(&fixture.run(&["show", "demo"])), 1);
 }
 
-/// The daemon dies under a hold: the command is stopped in time, as with any store that is silent.
+/// The daemon dies while a hold exists: the command is stopped in time, as with any unresponsive store.
 #[test]
 fn a_daemon_that_dies_is_an_outage() {
-    let (stage, mut daemon) = served();
+    let (fixture, mut daemon) = fixture_behind_daemon();
     let script = "echo $$ > pid; while :; do sleep 0.02; done";
-    let mut run = stage.start(&["run", "--ttl", "3s", "-c", script, "demo"]);
-    let pid = stage.pid("pid");
+    let mut run = fixture.start(&["run", "--ttl", "3s", "-c", script, "demo"]);
+    let pid = fixture.pid("pid");
     daemon.running.signal(Signal::KILL);
-    daemon.running.code();
-    assert_eq!(run.code(), 121, "{}", run.stderr());
-    assert!(!alive(pid));
-    let closed = stage.run(&["run", "demo", "touch", "ran"]);
-    assert_eq!(
-        (code(&closed), stage.path("ran").exists()),
-        (125, false),
-        "{}",
-        said(&closed)
-    );
-    let open = stage.run(&["run", "--class", "workflow", "demo", "touch", "ran"]);
-    assert_eq!(
-        (code(&open), stage.path("ran").exists()),
-        (0, true),
-        "{}",
-        said(&open)
-    );
-    assert!(said(&open).contains("LOCAL LOCK ONLY"), "{}", said(&open));
+    daemon.running.wait_exit_code();
+    assert_eq!(run.wait_exit_code(), 121, "{}", run.stderr());
+    assert!(!is_running(pid));
+    let closed = fixture.run(&["run", "demo", "touch", "ran"]);
+    assert_eq!((exit_code(&closed), fixture.path("ran").exists()), (125, false), "{}", stderr_of(&closed));
+    let open = fixture.run(&["run", "--class", "workflow", "demo", "touch", "ran"]);
+    assert_eq!((exit_code(&open), fixture.path("ran").exists()), (0, true), "{}", stderr_of(&open));
+    assert!(stderr_of(&open).contains("LOCAL LOCK ONLY"), "{}", stderr_of(&open));
     for args in [&["list"][..], &["doctor"], &["watch", "--for", "1s"]] {
-        let output = stage.run(args);
-        assert_eq!(code(&output), 2, "{args:?}: {}", said(&output));
-        assert!(said(&output).lines().count() <= 3, "{}", said(&output));
-        // What went wrong is said once.
-        assert_eq!(
-            said(&output).matches("nothing was changed").count(),
-            1,
-            "{}",
-            said(&output)
-        );
+        let output = fixture.run(args);
+        assert_eq!(exit_code(&output), 2, "{args:?}: {}", stderr_of(&output));
+        assert!(stderr_of(&output).lines().count() <= 3, "{}", stderr_of(&output));
+        // The error is reported once.
+        assert_eq!(stderr_of(&output).matches("nothing was changed").count(), 1, "{}", stderr_of(&output));
     }
 }
 
 #[test]
 fn scripts_keep_locks_through_it() {
-    let (stage, _daemon) = served();
-    let taken = stage.run(&["acquire", "demo", "--token-file", "t", "-o", "json"]);
-    assert_eq!(code(&taken), 0, "{}", said(&taken));
-    valid("acquire", &printed(&taken));
-    assert_eq!(
-        code(&stage.run(&["acquire", "-n", "demo", "--token-file", "u"])),
-        1
-    );
-    assert_eq!(code(&stage.run(&["renew", "--token-file", "t"])), 0);
-    let mut watch = stage.start(&[
-        "watch", "--all", "--only", "freed", "--count", "1", "--every", "50ms", "-o", "jsonl",
-    ]);
-    let seen = stage.run(&["watch", "--all", "--count", "1", "-o", "jsonl"]);
-    assert_eq!(valid("watch", printed(&seen).trim())["change"], "acquired");
+    let (fixture, _daemon) = fixture_behind_daemon();
+    let taken = fixture.run(&["acquire", "demo", "--token-file", "t", "-o", "json"]);
+    assert_eq!(exit_code(&taken), 0, "{}", stderr_of(&taken));
+    parse_valid("acquire", &stdout_of(&taken));
+    assert_eq!(exit_code(&fixture.run(&["acquire", "-n", "demo", "--token-file", "u"])), 1);
+    assert_eq!(exit_code(&fixture.run(&["renew", "--token-file", "t"])), 0);
+    let mut watch = fixture
+        .start(&["watch", "--all", "--only", "freed", "--count", "1", "--every", "50ms", "-o", "jsonl"]);
+    let seen = fixture.run(&["watch", "--all", "--count", "1", "-o", "jsonl"]);
+    assert_eq!(parse_valid("watch", stdout_of(&seen).trim())["change"], "acquired");
     eventually("freed", || {
-        let _ = stage.run(&["release", "--token-file", "t"]);
-        if watch.ended() {
+        let _ = fixture.run(&["release", "--token-file", "t"]);
+        if watch.has_ended() {
             return true;
         }
-        let _ = stage.run(&["acquire", "-n", "demo", "--token-file", "t"]);
+        let _ = fixture.run(&["acquire", "-n", "demo", "--token-file", "t"]);
         false
     });
-    assert_eq!(valid("watch", watch.stdout().trim())["change"], "freed");
+    assert_eq!(parse_valid("watch", watch.stdout().trim())["change"], "freed");
 }
 
 #[test]
-fn break_refuses_the_living_and_ends_the_dead() {
-    let (stage, daemon) = served();
+fn break_refuses_live_holders_and_ends_dead_ones() {
+    let (fixture, daemon) = fixture_behind_daemon();
     let script = "echo > up; while :; do sleep 0.02; done";
-    let mut run = stage.start(&["--holder", "me", "run", "--ttl", "2s", "-c", script, "demo"]);
-    eventually("the command", || stage.path("up").exists());
-    let refused = stage.run(&[
-        "break", "demo", "--reason", "stuck", "--wait", "10s", "-o", "json",
-    ]);
-    assert_eq!(code(&refused), 1, "{}", said(&refused));
-    assert_eq!(valid("break", &printed(&refused))["outcome"], "alive");
-    assert!(!run.ended());
-    let forced = stage.run(&["break", "demo", "--reason", "stuck", "--wait", "10s", "--force"]);
-    assert_eq!(code(&forced), 0, "{}", said(&forced));
-    assert_eq!(run.code(), 121, "{}", run.stderr());
+    let mut run = fixture.start(&["--holder", "me", "run", "--ttl", "2s", "-c", script, "demo"]);
+    eventually("the command", || fixture.path("up").exists());
+    let refused = fixture.run(&["break", "demo", "--reason", "stuck", "--wait", "10s", "-o", "json"]);
+    assert_eq!(exit_code(&refused), 1, "{}", stderr_of(&refused));
+    assert_eq!(parse_valid("break", &stdout_of(&refused))["outcome"], "alive");
+    assert!(!run.has_ended());
+    let forced = fixture.run(&["break", "demo", "--reason", "stuck", "--wait", "10s", "--force"]);
+    assert_eq!(exit_code(&forced), 0, "{}", stderr_of(&forced));
+    assert_eq!(run.wait_exit_code(), 121, "{}", run.stderr());
     assert!(run.stderr().contains("see who has it now"), "{}", run.stderr());
-    assert_eq!(
-        code(&stage.run(&["acquire", "dead", "--ttl", "10m", "--token-file", "t"])),
-        0
-    );
-    let broken = stage.run(&["break", "dead", "--reason", "its host is gone", "--wait", "500ms"]);
-    assert_eq!(code(&broken), 0, "{}", said(&broken));
-    assert_eq!(code(&stage.run(&["renew", "--token-file", "t"])), 1);
-    let audit = stage.read(".local/state/leasehold/audit.jsonl");
-    let last = valid("audit", audit.lines().last().unwrap());
+    assert_eq!(exit_code(&fixture.run(&["acquire", "dead", "--ttl", "10m", "--token-file", "t"])), 0);
+    let broken = fixture.run(&["break", "dead", "--reason", "its host is gone", "--wait", "500ms"]);
+    assert_eq!(exit_code(&broken), 0, "{}", stderr_of(&broken));
+    assert_eq!(exit_code(&fixture.run(&["renew", "--token-file", "t"])), 1);
+    let audit = fixture.read(".local/state/leasehold/audit.jsonl");
+    let last = parse_valid("audit", audit.lines().last().unwrap());
     assert_eq!(
         (last["outcome"].as_str(), last["reason"].as_str()),
         (Some("broken"), Some("its host is gone"))
     );
-    // The daemon has it too: that the living was asked and refused, then forced, and that the dead was not.
+    // The daemon's audit log has all three: the refusal, the forced break, and the break of the dead holder.
     let log = daemon.behind.read(".local/state/leasehold/daemon/audit.jsonl");
     let told: Vec<_> = log
         .lines()
@@ -181,10 +139,7 @@ fn break_refuses_the_living_and_ends_the_dead() {
             (what.join(" "), line["forced"].as_bool())
         })
         .collect();
-    let told: Vec<_> = told
-        .iter()
-        .map(|(what, forced)| (what.as_str(), *forced))
-        .collect();
+    let told: Vec<_> = told.iter().map(|(what, forced)| (what.as_str(), *forced)).collect();
     assert_eq!(
         told,
         [
@@ -195,36 +150,29 @@ fn break_refuses_the_living_and_ends_the_dead() {
             ("dead break", Some(false)),
         ]
     );
-    assert!(
-        said(&broken)
-            .lines()
-            .all(|line| !line.contains("carries no message"))
-    );
+    assert!(stderr_of(&broken).lines().all(|line| !line.contains("carries no message")));
 }
 
-/// The holder is asked through the daemon before anything is watched: it reads so with its next renewal.
+/// `break` first asks the holder to release, through the daemon; the holder sees that at its next renewal.
 #[test]
 fn break_asks_the_holder_through_the_daemon() {
-    let (stage, _daemon) = served();
-    assert_eq!(
-        code(&stage.run(&["acquire", "demo", "--ttl", "10m", "--token-file", "t"])),
-        0
-    );
-    let mut watching = stage.start(&["break", "demo", "--reason", "please, INC-7", "--wait", "50s"]);
-    watching.says("it is asked to let go");
-    assert_eq!(code(&stage.run(&["release", "--token-file", "t"])), 0);
-    assert_eq!(watching.code(), 1, "{}", watching.stderr());
+    let (fixture, _daemon) = fixture_behind_daemon();
+    assert_eq!(exit_code(&fixture.run(&["acquire", "demo", "--ttl", "10m", "--token-file", "t"])), 0);
+    let mut watching = fixture.start(&["break", "demo", "--reason", "please, INC-7", "--wait", "50s"]);
+    watching.wait_for_stderr("it is asked to let go");
+    assert_eq!(exit_code(&fixture.run(&["release", "--token-file", "t"])), 0);
+    assert_eq!(watching.wait_exit_code(), 1, "{}", watching.stderr());
     assert!(watching.stderr().contains("is free"), "{}", watching.stderr());
 }
 
-/// The daemon ends in order or is killed, and comes back: who follows it hears that something may be missing, and then
-/// everything of its next life.
+/// The daemon stops or is killed, and restarts. A follower gets a notice that events may be missing, and
+/// then all events of the new process.
 #[test]
-fn followers_go_on_across_a_restart() {
+fn followers_continue_across_a_restart() {
     for signal in [Signal::TERM, Signal::KILL] {
-        let (stage, mut daemon) = served();
-        let watch = stage.start(&["watch", "job:", "--events", "-o", "jsonl"]);
-        watch.says("following http://");
+        let (fixture, mut daemon) = fixture_behind_daemon();
+        let watch = fixture.start(&["watch", "job:", "--events", "-o", "jsonl"]);
+        watch.wait_for_stderr("following http://");
         let told = || -> Vec<(String, String)> {
             let all = watch.stdout();
             let whole = all.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -236,21 +184,21 @@ fn followers_go_on_across_a_restart() {
             whole.lines().map(event).collect()
         };
         let cycle = |name: &str| {
-            assert_eq!(code(&stage.run(&["acquire", name, "--token-file", "t"])), 0);
-            assert_eq!(code(&stage.run(&["release", "--token-file", "t"])), 0);
+            assert_eq!(exit_code(&fixture.run(&["acquire", name, "--token-file", "t"])), 0);
+            assert_eq!(exit_code(&fixture.run(&["release", "--token-file", "t"])), 0);
         };
         let pair = |name: &str| ["acquired", "released"].map(|what| (what.to_owned(), name.to_owned()));
         cycle("job:1");
         eventually("the first life", || told().len() >= 2);
         daemon.running.signal(signal);
-        daemon.running.code();
-        watch.says("is not heard any more");
-        let listen = stage.store().trim_start_matches("http://");
+        daemon.running.wait_exit_code();
+        watch.wait_for_stderr("the event stream of");
+        let listen = fixture.store().trim_start_matches("http://");
         daemon.running = daemon.behind.start(&["serve", "--listen", listen]);
-        daemon.running.says("serving");
-        // Whether the follower is back already or not: it is told of it all the same.
+        daemon.running.wait_for_stderr("serving");
+        // The follower receives this event whether or not it has reconnected yet.
         cycle("job:2");
-        watch.says(" again\n");
+        watch.wait_for_stderr(" again\n");
         eventually("the second life", || told().ends_with(&pair("job:2")));
         let mut expected = pair("job:1").to_vec();
         expected.push(("gap".to_owned(), String::new()));
@@ -261,126 +209,78 @@ fn followers_go_on_across_a_restart() {
 
 #[test]
 fn the_doctor_sees_what_the_daemon_promises() {
-    let (stage, _daemon) = served();
-    let output = stage.run(&["doctor", "-o", "json"]);
-    let json = valid("doctor", &printed(&output));
-    assert_eq!(
-        (code(&output), json["promise"].as_str()),
-        (0, Some("durable")),
-        "{json:#}"
-    );
-    stage.write(
-        "leasehold.toml",
-        "[class.books]\nttl = \"60s\"\nrequires = \"consensus\"\n",
-    );
-    let output = stage.run(&["doctor", "-o", "json"]);
-    assert_eq!(code(&output), 1, "{}", printed(&output));
-    assert!(
-        printed(&output).contains("class books is refused"),
-        "{}",
-        printed(&output)
-    );
-    valid(
-        "store-info",
-        &printed(&stage.run(&["store", "info", "-o", "json"])),
-    );
+    let (fixture, _daemon) = fixture_behind_daemon();
+    let output = fixture.run(&["doctor", "-o", "json"]);
+    let json = parse_valid("doctor", &stdout_of(&output));
+    assert_eq!((exit_code(&output), json["promise"].as_str()), (0, Some("durable")), "{json:#}");
+    fixture.write("leasehold.toml", "[class.books]\nttl = \"60s\"\nrequires = \"consensus\"\n");
+    let output = fixture.run(&["doctor", "-o", "json"]);
+    assert_eq!(exit_code(&output), 1, "{}", stdout_of(&output));
+    assert!(stdout_of(&output).contains("class books is refused"), "{}", stdout_of(&output));
+    parse_valid("store-info", &stdout_of(&fixture.run(&["store", "info", "-o", "json"])));
 }
 
 #[test]
-fn policies_are_changed_for_a_while_and_the_change_is_told() {
-    let (stage, _daemon) = served();
+fn policies_are_overridden_for_a_time_and_the_change_is_reported() {
+    let (fixture, _daemon) = fixture_behind_daemon();
     let value = || {
-        let shown = stage.run(&["policy", "show", "workflow", "-o", "json"]);
-        let json = valid("policy", &printed(&shown));
+        let shown = fixture.run(&["policy", "show", "workflow", "-o", "json"]);
+        let json = parse_valid("policy", &stdout_of(&shown));
         let field = &json["classes"][0]["fields"]["acquire.on_error"];
-        (
-            field["value"].as_str().unwrap().to_owned(),
-            field["origin"].as_str().unwrap().to_owned(),
-        )
+        (field["value"].as_str().unwrap().to_owned(), field["origin"].as_str().unwrap().to_owned())
     };
     assert_eq!(value().0, "fail-open");
-    let set = [
-        "policy",
-        "set",
-        "workflow",
-        "acquire.on_error",
-        "fail-closed",
-        "--for",
-        "30m",
-        "--reason",
-        "INC-7",
-    ];
-    let output = stage.run(&set);
-    assert_eq!(code(&output), 0, "{}", said(&output));
-    assert!(
-        said(&output).contains("fail-open -> fail-closed"),
-        "{}",
-        said(&output)
-    );
+    let set =
+        ["policy", "set", "workflow", "acquire.on_error", "fail-closed", "--for", "30m", "--reason", "INC-7"];
+    let output = fixture.run(&set);
+    assert_eq!(exit_code(&output), 0, "{}", stderr_of(&output));
+    assert!(stderr_of(&output).contains("fail-open -> fail-closed"), "{}", stderr_of(&output));
     let (now, origin) = value();
     assert_eq!(now, "fail-closed");
-    assert!(
-        origin.contains("override") && origin.contains("INC-7"),
-        "{origin}"
-    );
-    assert!(printed(&stage.run(&["policy", "show", "workflow"])).contains("INC-7"));
+    assert!(origin.contains("override") && origin.contains("INC-7"), "{origin}");
+    assert!(stdout_of(&fixture.run(&["policy", "show", "workflow"])).contains("INC-7"));
     eventually("the record", || {
-        let history = stage.run(&["policy", "history", "-o", "json"]);
-        let json = valid("policy-history", &printed(&history));
+        let history = fixture.run(&["policy", "history", "-o", "json"]);
+        let json = parse_valid("policy-history", &stdout_of(&history));
         let changes = json["changes"].as_array().unwrap().clone();
-        changes
-            .iter()
-            .any(|change| change["change"].as_str().unwrap().contains("INC-7"))
+        changes.iter().any(|change| change["change"].as_str().unwrap().contains("INC-7"))
     });
-    assert!(printed(&stage.run(&["policy", "history"])).contains("INC-7"));
+    assert!(stdout_of(&fixture.run(&["policy", "history"])).contains("INC-7"));
     for bad in [
-        &[
-            "policy", "set", "nothing", "ttl", "1s", "--for", "1m", "--reason", "x",
-        ][..],
-        &[
-            "policy", "set", "workflow", "tll", "1s", "--for", "1m", "--reason", "x",
-        ],
+        &["policy", "set", "nothing", "ttl", "1s", "--for", "1m", "--reason", "x"][..],
+        &["policy", "set", "workflow", "tll", "1s", "--for", "1m", "--reason", "x"],
         &["policy", "show", "nothing"],
     ] {
-        let output = stage.run(bad);
-        assert_eq!(code(&output), 2, "{bad:?}: {}", said(&output));
+        let output = fixture.run(bad);
+        assert_eq!(exit_code(&output), 2, "{bad:?}: {}", stderr_of(&output));
         assert!(
-            said(&output).contains("refuses") && said(&output).lines().count() <= 3,
+            stderr_of(&output).contains("refuses") && stderr_of(&output).lines().count() <= 3,
             "{}",
-            said(&output)
+            stderr_of(&output)
         );
     }
-    assert_eq!(code(&Stage::sqlite().run(&set)), 2, "a store keeps no policies");
+    assert_eq!(exit_code(&Fixture::sqlite().run(&set)), 2, "a store keeps no policies");
 }
 
 #[test]
 fn events_are_followed_as_they_happen() {
-    let (stage, _daemon) = served();
-    let watch = stage.start(&["watch", "job:", "--events", "-o", "jsonl"]);
-    watch.says("following http://");
-    assert_eq!(code(&stage.run(&["acquire", "job:1", "--token-file", "t"])), 0);
-    assert_eq!(code(&stage.run(&["acquire", "other", "--token-file", "o"])), 0);
-    assert_eq!(code(&stage.run(&["release", "--token-file", "t"])), 0);
+    let (fixture, _daemon) = fixture_behind_daemon();
+    let watch = fixture.start(&["watch", "job:", "--events", "-o", "jsonl"]);
+    watch.wait_for_stderr("following http://");
+    assert_eq!(exit_code(&fixture.run(&["acquire", "job:1", "--token-file", "t"])), 0);
+    assert_eq!(exit_code(&fixture.run(&["acquire", "other", "--token-file", "o"])), 0);
+    assert_eq!(exit_code(&fixture.run(&["release", "--token-file", "t"])), 0);
     let told = || -> Vec<serde_json::Value> {
         let all = watch.stdout();
         let whole = all.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().map(|line| valid("event", line)).collect()
+        whole.lines().map(|line| parse_valid("event", line)).collect()
     };
-    let kinds = || {
-        told()
-            .iter()
-            .map(|event| event["event"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
+    let kinds = || told().iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     eventually("released", || kinds().contains(&"released".to_owned()));
     assert_eq!(kinds(), ["acquired", "released"]);
-    assert!(
-        told().iter().all(|event| event["name"] == "job:1"),
-        "{:?}",
-        told()
-    );
-    let text = stage.run(&["watch", "--events", "--count", "1", "--for", "100ms"]);
-    assert_eq!(code(&text), 1, "nothing came: {}", printed(&text));
-    let plain = Stage::sqlite().run(&["watch", "--events"]);
-    assert_eq!(code(&plain), 2, "{}", said(&plain));
+    assert!(told().iter().all(|event| event["name"] == "job:1"), "{:?}", told());
+    let text = fixture.run(&["watch", "--events", "--count", "1", "--for", "100ms"]);
+    assert_eq!(exit_code(&text), 1, "nothing came: {}", stdout_of(&text));
+    let plain = Fixture::sqlite().run(&["watch", "--events"]);
+    assert_eq!(exit_code(&plain), 2, "{}", stderr_of(&plain));
 }

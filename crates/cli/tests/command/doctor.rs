@@ -1,16 +1,12 @@
-//! `doctor` against real servers that are set up badly, and files in bad places.
+//! `doctor` against badly configured real servers, and files in bad places.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "tests, and what they share"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, and what they share")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::schema::valid;
-use crate::stage::{Stage, code, eventually, printed, said};
+use crate::fixture::{Fixture, eventually, exit_code, stderr_of, stdout_of};
+use crate::schema::parse_valid;
 use leasehold_redis::testkit::RedisServer;
 use serde_json::Value;
 
@@ -19,31 +15,27 @@ fn redis(args: &[&str]) -> RedisServer {
         .enable_all()
         .build()
         .unwrap()
-        .block_on(RedisServer::with(args))
+        .block_on(RedisServer::start_with(args))
         .expect("redis-server must be installed")
 }
 
-const GOOD: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+const DURABLE_REDIS_ARGS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/// What the doctor says of this store.
-struct Said {
+/// The parsed report of `doctor` about a store.
+struct DoctorReport {
     code: i32,
     json: Value,
     all: String,
 }
 
-impl Said {
-    fn of(stage: &Stage, more: &[&str]) -> Self {
+impl DoctorReport {
+    fn run(fixture: &Fixture, more: &[&str]) -> Self {
         let mut args = vec!["doctor", "-o", "json"];
         args.extend(more);
-        let output = stage.run(&args);
-        let all = format!("{}{}", printed(&output), said(&output));
-        assert!(code(&output) < 2, "{all}");
-        Self {
-            code: code(&output),
-            json: valid("doctor", &printed(&output)),
-            all,
-        }
+        let output = fixture.run(&args);
+        let all = format!("{}{}", stdout_of(&output), stderr_of(&output));
+        assert!(exit_code(&output) < 2, "{all}");
+        Self { code: exit_code(&output), json: parse_valid("doctor", &stdout_of(&output)), all }
     }
 
     fn codes(&self, severity: &str) -> Vec<&str> {
@@ -52,8 +44,8 @@ impl Said {
         these.map(|finding| finding["code"].as_str().unwrap()).collect()
     }
 
-    /// The finding with this code says this, and what to do.
-    fn says(&self, code: &str, what: &str, advice: &str) {
+    /// Asserts that the finding with this code contains this text and this advice.
+    fn assert_finding(&self, code: &str, what: &str, advice: &str) {
         let findings = self.json["findings"].as_array().unwrap();
         let text = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
         assert!(
@@ -69,116 +61,78 @@ impl Said {
 }
 
 fn cli(server: &RedisServer, words: &[&str]) -> String {
-    let output = Command::new("redis-cli")
-        .args(["-p", &server.port().to_string()])
-        .args(words)
-        .output()
-        .unwrap();
+    let output =
+        Command::new("redis-cli").args(["-p", &server.port().to_string()]).args(words).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
 fn a_good_server_is_clean_and_nothing_is_left_in_it() {
-    let server = redis(&GOOD);
-    let stage = Stage::at(server.url());
-    let said = Said::of(&stage, &[]);
-    assert_eq!(
-        (said.code, &said.json["clean"]),
-        (0, &true.into()),
-        "{}",
-        said.all
-    );
+    let server = redis(&DURABLE_REDIS_ARGS);
+    let fixture = Fixture::with_store(server.url());
+    let said = DoctorReport::run(&fixture, &[]);
+    assert_eq!((said.code, &said.json["clean"]), (0, &true.into()), "{}", said.all);
     assert_eq!(said.json["findings"], serde_json::json!([]), "{}", said.all);
     assert_eq!(said.json["promise"], "durable");
     assert!(said.json["round_trip_us"].as_u64().unwrap() > 0);
-    // The trial's lock is gone; tombstones of what was undone and the fence counter may stay for a while.
-    assert!(
-        !cli(&server, &["KEYS", "*"])
-            .lines()
-            .any(|key| key.starts_with("lock:"))
-    );
-    let text = stage.run(&["doctor"]);
-    assert!(printed(&text).ends_with("nothing found\n"), "{}", printed(&text));
+    // The trial's lock is gone; tombstones and the fence counter may stay for a while.
+    assert!(!cli(&server, &["KEYS", "*"]).lines().any(|key| key.starts_with("lock:")));
+    let text = fixture.run(&["doctor"]);
+    assert!(stdout_of(&text).ends_with("nothing found\n"), "{}", stdout_of(&text));
 }
 
 #[test]
 fn eviction_and_missing_persistence_are_named_and_the_class_is_refused() {
     let server = redis(&["--maxmemory", "50mb", "--maxmemory-policy", "volatile-lru"]);
-    let stage = Stage::at(server.url());
-    let said = Said::of(&stage, &[]);
+    let fixture = Fixture::with_store(server.url());
+    let said = DoctorReport::run(&fixture, &[]);
     assert_eq!((said.code, &said.json["clean"]), (1, &false.into()));
-    said.says("redis.eviction", "first to go", "maxmemory-policy noeviction");
-    said.says(
-        "redis.persistence",
-        "a restart or crash of the server forgets",
-        "appendonly yes",
-    );
+    said.assert_finding("redis.eviction", "first to go", "maxmemory-policy noeviction");
+    said.assert_finding("redis.persistence", "a restart or crash of the server forgets", "appendonly yes");
     assert_eq!(said.json["promise"], "volatile");
-    // Known and accepted: it does not count, but is still shown.
-    let accepted = Said::of(
-        &stage,
-        &["--accept", "redis.eviction", "--accept", "redis.persistence"],
-    );
+    // An accepted finding does not affect the exit code but is still shown.
+    let accepted =
+        DoctorReport::run(&fixture, &["--accept", "redis.eviction", "--accept", "redis.persistence"]);
     assert_eq!((accepted.code, accepted.codes("breaks").len()), (0, 2));
-    // A class that demands more than that is refused, by the doctor and by `run`, with the reason.
-    stage.write(
-        "leasehold.toml",
-        "[class.books]\nttl = \"60s\"\nrequires = \"durable\"\n",
-    );
-    let said = Said::of(
-        &stage,
-        &["--accept", "redis.eviction", "--accept", "redis.persistence"],
-    );
+    // `doctor` and `run` both refuse a class that demands more durability, with the reason.
+    fixture.write("leasehold.toml", "[class.books]\nttl = \"60s\"\nrequires = \"durable\"\n");
+    let said = DoctorReport::run(&fixture, &["--accept", "redis.eviction", "--accept", "redis.persistence"]);
     assert_eq!(said.code, 1);
-    said.says(
+    said.assert_finding(
         "class.requires",
         "class books is refused: it requires durable and the store promises only volatile",
         "requires",
     );
-    said.says("class.requires", "appendonly is off", "mend");
-    let run = stage.run(&["run", "--class", "books", "demo", "true"]);
-    assert_eq!(code(&run), 125);
+    said.assert_finding("class.requires", "appendonly is off", "fix");
+    let run = fixture.run(&["run", "--class", "books", "demo", "true"]);
+    assert_eq!(exit_code(&run), 125);
 }
 
 #[test]
-fn replicas_that_follow_asynchronously_and_waits_that_cannot_end() {
-    let primary = redis(&GOOD);
+fn asynchronous_replicas_and_impossible_wait_settings() {
+    let primary = redis(&DURABLE_REDIS_ARGS);
     let port = primary.port().to_string();
     let replica = redis(&["--replicaof", "127.0.0.1", &port]);
-    eventually("the replica", || {
-        cli(&primary, &["INFO", "replication"]).contains("state=online")
-    });
-    let stage = Stage::at(primary.url());
-    let said = Said::of(&stage, &[]);
+    eventually("the replica", || cli(&primary, &["INFO", "replication"]).contains("state=online"));
+    let fixture = Fixture::with_store(primary.url());
+    let said = DoctorReport::run(&fixture, &[]);
     assert_eq!(said.code, 1);
-    said.says(
-        "redis.async-replicas",
-        "a fail-over can forget",
-        "wait_replicas=1",
-    );
-    let waits = Said::of(&Stage::at(format!("{}?wait_replicas=1", primary.url())), &[]);
+    said.assert_finding("redis.async-replicas", "a fail-over can forget", "wait_replicas=1");
+    let waits = DoctorReport::run(&Fixture::with_store(format!("{}?wait_replicas=1", primary.url())), &[]);
     assert_eq!((waits.code, waits.codes("breaks").len()), (0, 0), "{}", waits.all);
-    let too_many = Said::of(&Stage::at(format!("{}?wait_replicas=2", primary.url())), &[]);
+    let too_many = DoctorReport::run(&Fixture::with_store(format!("{}?wait_replicas=2", primary.url())), &[]);
     assert_eq!(too_many.code, 1);
-    too_many.says(
-        "redis.wait-replicas",
-        "no lock can be granted",
-        "lower wait_replicas",
-    );
-    let said = Said::of(&Stage::at(replica.url()), &[]);
+    too_many.assert_finding("redis.wait-replicas", "no lock can be granted", "lower wait_replicas");
+    let said = DoctorReport::run(&Fixture::with_store(replica.url()), &[]);
     assert_eq!(said.code, 1);
-    said.says(
-        "redis.replica",
-        &format!("a replica of 127.0.0.1:{port}"),
-        "connect to the primary",
-    );
+    said.assert_finding("redis.replica", &format!("a replica of 127.0.0.1:{port}"), "connect to the primary");
 }
 
 #[test]
 fn a_server_with_a_wrong_clock() {
-    let server = redis(&GOOD);
-    let stage = Stage::at(server.url());
-    // Our own clock is the one that is set: the difference is the same, and the server stays as it is.
+    let server = redis(&DURABLE_REDIS_ARGS);
+    let fixture = Fixture::with_store(server.url());
+    // The test shifts the client's clock instead of the server's: the difference is the same.
     let run = |shift: &str| {
         let output = Command::new("faketime")
             .args([
@@ -186,42 +140,32 @@ fn a_server_with_a_wrong_clock() {
                 shift,
                 env!("CARGO_BIN_EXE_leasehold"),
                 "--store",
-                stage.store(),
+                fixture.store(),
                 "doctor",
                 "-o",
                 "json",
             ])
-            .env("HOME", stage.path(""))
+            .env("HOME", fixture.path(""))
             .env("DONT_FAKE_MONOTONIC", "1")
-            .current_dir(stage.path(""))
+            .current_dir(fixture.path(""))
             .output()
             .expect("faketime must be installed");
-        (code(&output), valid("doctor", &printed(&output)))
+        (exit_code(&output), parse_valid("doctor", &stdout_of(&output)))
     };
     for (shift, way) in [("-90s", "90.0s ahead of"), ("+90s", "90.0s behind")] {
         let (code, json) = run(shift);
         let finding = &json["findings"][0];
-        assert_eq!(
-            (code, finding["code"].as_str()),
-            (1, Some("redis.clock")),
-            "{json:#}"
-        );
+        assert_eq!((code, finding["code"].as_str()), (1, Some("redis.clock")), "{json:#}");
         assert!(finding["what"].as_str().unwrap().contains(&way[..3]), "{finding}");
-        assert!(
-            finding["advice"].as_str().unwrap().contains("chrony"),
-            "{finding}"
-        );
+        assert!(finding["advice"].as_str().unwrap().contains("chrony"), "{finding}");
     }
 }
 
 #[test]
 fn missing_rights_are_named() {
-    let server = redis(&GOOD);
+    let server = redis(&DURABLE_REDIS_ARGS);
     let page = include_str!("../../../../docs/stores/redis.md");
-    let line = page
-        .lines()
-        .find(|line| line.starts_with("ACL SETUSER locks "))
-        .unwrap();
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER locks ")).unwrap();
     let password = server.dir().join("password");
     std::fs::write(&password, "hunter2").unwrap();
     std::fs::set_permissions(&password, PermissionsExt::from_mode(0o600)).unwrap();
@@ -231,8 +175,8 @@ fn missing_rights_are_named() {
         cli(&server, &["ACL", "DELUSER", "locks"]);
         assert_eq!(cli(&server, &words).trim(), "OK");
         let url = server.url().replace("redis://", "redis://locks@");
-        let said = Said::of(
-            &Stage::at(format!("{url}?password_file={}", password.display())),
+        let said = DoctorReport::run(
+            &Fixture::with_store(format!("{url}?password_file={}", password.display())),
             &[],
         );
         assert!(!said.all.contains("hunter2"));
@@ -242,116 +186,105 @@ fn missing_rights_are_named() {
     assert_eq!((good.code, good.codes("breaks").len()), (0, 0), "{}", good.all);
     let blind = user(&["+info"]);
     assert_eq!(blind.code, 1);
-    blind.says("redis.permission", "may not run INFO", "+info");
+    blind.assert_finding("redis.permission", "may not run INFO", "+info");
     let timeless = user(&["+time"]);
     assert_eq!(timeless.code, 1);
-    timeless.says("redis.permission", "may not run TIME", "+time");
+    timeless.assert_finding("redis.permission", "may not run TIME", "+time");
     for (right, cannot) in [("+pttl", "wait for a lock"), ("+incr", "take a lock")] {
         let unable = user(&[right]);
         assert_eq!(unable.code, 1, "{}", unable.all);
-        unable.says(
-            "store.permission",
-            &format!("this user may not {cannot}"),
-            "ACL line",
-        );
+        unable.assert_finding("store.permission", &format!("this user may not {cannot}"), "ACL line");
     }
     let queueless = user(&["+zadd"]);
     assert_eq!(queueless.code, 0, "{}", queueless.all);
-    queueless.says("store.queue", "served in no order", "ACL line");
+    queueless.assert_finding("store.queue", "served in no order", "ACL line");
     let unlisted = user(&["+scan"]);
     assert_eq!(unlisted.code, 0, "{}", unlisted.all);
-    unlisted.says("store.permission", "may not list locks", "+scan");
-    // No such user at all.
+    unlisted.assert_finding("store.permission", "may not list locks", "+scan");
+    // The user does not exist.
     cli(&server, &["ACL", "DELUSER", "locks"]);
     let url = server.url().replace("redis://", "redis://locks@");
-    let said = Said::of(
-        &Stage::at(format!("{url}?password_file={}", password.display())),
-        &[],
-    );
+    let said =
+        DoctorReport::run(&Fixture::with_store(format!("{url}?password_file={}", password.display())), &[]);
     assert_eq!(said.code, 1);
-    said.says("redis.access", "refuses us", "password_file=");
-    // And a server that wants a password from everyone.
+    said.assert_finding("redis.access", "refuses us", "password_file=");
+    // A server that requires a password from every client.
     cli(&server, &["CONFIG", "SET", "requirepass", "x"]);
-    let said = Said::of(&Stage::at(server.url()), &[]);
+    let said = DoctorReport::run(&Fixture::with_store(server.url()), &[]);
     assert_eq!(said.code, 1, "{}", said.all);
 }
 
 #[test]
 fn a_crowded_server() {
-    let server = redis(&[&GOOD[..], &["--maxclients", "12"]].concat());
-    let crowd: Vec<_> = (0..9)
-        .map(|_| std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap())
-        .collect();
-    let said = Said::of(&Stage::at(server.url()), &["--look-only"]);
-    said.says("redis.clients", "turned away", "maxclients");
+    let server = redis(&[&DURABLE_REDIS_ARGS[..], &["--maxclients", "12"]].concat());
+    let crowd: Vec<_> =
+        (0..9).map(|_| std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap()).collect();
+    let said = DoctorReport::run(&Fixture::with_store(server.url()), &["--look-only"]);
+    said.assert_finding("redis.clients", "turned away", "maxclients");
     drop(crowd);
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_an_error() {
+fn a_store_that_cannot_be_examined_is_an_error() {
     for store in ["redis://127.0.0.1:1", "mysql://h", "sqlite:"] {
-        let output = Stage::at(store).run(&["doctor"]);
-        assert_eq!(
-            (code(&output), printed(&output).as_str()),
-            (2, ""),
-            "{}",
-            said(&output)
-        );
-        assert!(said(&output).lines().count() <= 3, "{}", said(&output));
+        let output = Fixture::with_store(store).run(&["doctor"]);
+        assert_eq!((exit_code(&output), stdout_of(&output).as_str()), (2, ""), "{}", stderr_of(&output));
+        assert!(stderr_of(&output).lines().count() <= 3, "{}", stderr_of(&output));
     }
 }
 
-/// Without what is so of the machine that runs the tests.
-fn own<'a>(codes: &[&'a str]) -> Vec<&'a str> {
+/// Removes findings that depend on the machine of the test.
+fn without_machine_findings<'a>(codes: &[&'a str]) -> Vec<&'a str> {
     let machine = ["sqlite.container-layer", "sqlite.memory-filesystem"];
-    codes
-        .iter()
-        .copied()
-        .filter(|code| !machine.contains(code))
-        .collect()
+    codes.iter().copied().filter(|code| !machine.contains(code)).collect()
 }
 
 #[test]
 fn files_in_good_and_bad_places() {
-    let stage = Stage::sqlite();
-    let missing = Said::of(&stage, &[]);
-    missing.says("sqlite.missing", "is not there yet", "leasehold store init");
-    assert!(!stage.path("locks.db").exists(), "a look makes nothing");
-    assert_eq!(code(&stage.run(&["store", "init"])), 0);
-    let good = Said::of(&stage, &[]);
-    assert_eq!(own(&good.codes("breaks")), Vec::<&str>::new(), "{}", good.all);
+    let fixture = Fixture::sqlite();
+    let missing = DoctorReport::run(&fixture, &[]);
+    missing.assert_finding("sqlite.missing", "is not there yet", "leasehold store init");
+    assert!(!fixture.path("locks.db").exists(), "a look makes nothing");
+    assert_eq!(exit_code(&fixture.run(&["store", "init"])), 0);
+    let good = DoctorReport::run(&fixture, &[]);
+    assert_eq!(without_machine_findings(&good.codes("breaks")), Vec::<&str>::new(), "{}", good.all);
     assert_eq!(good.json["promise"], "durable");
 
-    std::fs::set_permissions(stage.path("locks.db"), PermissionsExt::from_mode(0o666)).unwrap();
-    let open = Said::of(&stage, &[]);
+    std::fs::set_permissions(fixture.path("locks.db"), PermissionsExt::from_mode(0o666)).unwrap();
+    let open = DoctorReport::run(&fixture, &[]);
     assert_eq!(open.code, 1);
-    open.says("sqlite.permission", "anyone can end anyone's lock", "chmod o-w");
-    std::fs::set_permissions(stage.path("locks.db"), PermissionsExt::from_mode(0o600)).unwrap();
-    let db = rusqlite::Connection::open(stage.path("locks.db")).unwrap();
+    open.assert_finding("sqlite.permission", "anyone can end anyone's lock", "chmod o-w");
+    std::fs::set_permissions(fixture.path("locks.db"), PermissionsExt::from_mode(0o600)).unwrap();
+    let db = rusqlite::Connection::open(fixture.path("locks.db")).unwrap();
     db.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
     drop(db);
-    Said::of(&stage, &["--look-only"]).says("sqlite.journal", "not wal", "PRAGMA journal_mode = WAL");
+    DoctorReport::run(&fixture, &["--look-only"]).assert_finding(
+        "sqlite.journal",
+        "not wal",
+        "PRAGMA journal_mode = WAL",
+    );
 
-    let other = rusqlite::Connection::open(stage.path("other.db")).unwrap();
+    let other = rusqlite::Connection::open(fixture.path("other.db")).unwrap();
     other.execute_batch("CREATE TABLE t (x)").unwrap();
     drop(other);
-    let foreign = Said::of(
-        &Stage::at(format!("sqlite:{}", stage.path("other.db").display())),
+    let foreign = DoctorReport::run(
+        &Fixture::with_store(format!("sqlite:{}", fixture.path("other.db").display())),
         &[],
     );
     assert_eq!(foreign.code, 1);
-    foreign.says("sqlite.foreign", "another program's database", "file of its own");
+    foreign.assert_finding("sqlite.foreign", "another program's database", "file of its own");
 
     if std::path::Path::new("/dev/shm").is_dir() {
-        let said = Said::of(&Stage::at("sqlite:/dev/shm/leasehold-doctor-test/locks.db"), &[]);
+        let said =
+            DoctorReport::run(&Fixture::with_store("sqlite:/dev/shm/leasehold-doctor-test/locks.db"), &[]);
         assert_eq!(said.code, 1);
-        said.says(
+        said.assert_finding(
             "sqlite.memory-filesystem",
             "a reboot takes the fence counters away",
             "put the file on a disk",
         );
     }
-    let memory = Said::of(&Stage::at("memory:"), &[]);
+    let memory = DoctorReport::run(&Fixture::with_store("memory:"), &[]);
     assert_eq!(memory.code, 1);
-    memory.says("memory.private", "no other process sees", "sqlite:PATH");
+    memory.assert_finding("memory.private", "no other process sees", "sqlite:PATH");
 }

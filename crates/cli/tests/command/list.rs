@@ -1,83 +1,76 @@
-//! `leasehold list`, `show` and `policy`: what they print, where, and what their exit codes say.
+//! `leasehold list`, `show` and `policy`: their output and exit codes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "tests, and what they share"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, and what they share")]
 
-use crate::stage::{Stage, code, eventually, printed, said};
+use crate::fixture::{Fixture, eventually, exit_code, stderr_of, stdout_of};
 
-const WAIT: &str = "echo > $LEASEHOLD_NAME; while [ ! -e stop ]; do sleep 0.05; done";
+const HOLD_UNTIL_STOP_SCRIPT: &str = "echo > $LEASEHOLD_NAME; while [ ! -e stop ]; do sleep 0.05; done";
 
 #[test]
 fn lists_and_shows_what_is_held() {
-    let stage = Stage::sqlite();
-    let empty = stage.run(&["list"]);
-    assert_eq!(
-        (code(&empty), printed(&empty).lines().count()),
-        (0, 1),
-        "{}",
-        printed(&empty)
-    );
+    let fixture = Fixture::sqlite();
+    let empty = fixture.run(&["list"]);
+    assert_eq!((exit_code(&empty), stdout_of(&empty).lines().count()), (0, 1), "{}", stdout_of(&empty));
     let mut held: Vec<_> = ["job-b", "job-a", "other"]
         .iter()
-        .map(|name| stage.start(&["--holder", "h", "run", "--class", "approval", "-c", WAIT, name]))
+        .map(|name| {
+            fixture.start(&[
+                "--holder",
+                "h",
+                "run",
+                "--class",
+                "approval",
+                "-c",
+                HOLD_UNTIL_STOP_SCRIPT,
+                name,
+            ])
+        })
         .collect();
     for name in ["job-a", "job-b", "other"] {
-        eventually(name, || stage.path(name).exists());
+        eventually(name, || fixture.path(name).exists());
     }
 
-    let table = printed(&stage.run(&["list"]));
-    let rows: Vec<Vec<_>> = table
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let table = stdout_of(&fixture.run(&["list"]));
+    let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["NAME", "HOLDER", "CLASS", "FENCE", "REMAINING", "AGE"]);
     assert_eq!(rows[1][..3], ["job-a", "h", "approval"], "{table}");
     assert!(!table.contains('\x1b'), "colour in a pipe");
-    assert!(printed(&stage.run(&["list", "-o", "wide"])).contains("WAITERS"));
+    assert!(stdout_of(&fixture.run(&["list", "-o", "wide"])).contains("WAITERS"));
 
-    assert_eq!(
-        printed(&stage.run(&["list", "-o", "name", "job-"])),
-        "job-a\njob-b\n"
-    );
-    let cut = stage.run(&["list", "-o", "name", "--limit", "1"]);
-    assert_eq!(printed(&cut), "job-a\n");
-    assert!(said(&cut).contains("--limit"), "{}", said(&cut));
+    assert_eq!(stdout_of(&fixture.run(&["list", "-o", "name", "job-"])), "job-a\njob-b\n");
+    let cut = fixture.run(&["list", "-o", "name", "--limit", "1"]);
+    assert_eq!(stdout_of(&cut), "job-a\n");
+    assert!(stderr_of(&cut).contains("--limit"), "{}", stderr_of(&cut));
 
     let json: serde_json::Value =
-        serde_json::from_str(&printed(&stage.run(&["list", "-o", "json"]))).unwrap();
+        serde_json::from_str(&stdout_of(&fixture.run(&["list", "-o", "json"]))).unwrap();
     assert_eq!(json["schema_version"], 1);
     assert_eq!(json["leases"].as_array().unwrap().len(), 3);
     let lease = &json["leases"][0];
     assert!(lease["fence"].as_str().unwrap().parse::<u64>().unwrap() > 0);
     assert!(lease["remaining_ms"].as_u64().unwrap() <= 10_000);
-    let lines = printed(&stage.run(&["list", "-o", "jsonl"]));
+    let lines = stdout_of(&fixture.run(&["list", "-o", "jsonl"]));
     assert_eq!(lines.lines().count(), 3);
     assert!(lines.lines().all(|line| line.contains("\"schema_version\":1")));
 
-    let shown = stage.run(&["show", "other", "-o", "json"]);
-    assert_eq!(code(&shown), 0);
-    let shown: serde_json::Value = serde_json::from_str(&printed(&shown)).unwrap();
+    let shown = fixture.run(&["show", "other", "-o", "json"]);
+    assert_eq!(exit_code(&shown), 0);
+    let shown: serde_json::Value = serde_json::from_str(&stdout_of(&shown)).unwrap();
     assert_eq!((&shown["name"], &shown["held"]), (&"other".into(), &true.into()));
-    stage.write("stop", "");
-    held.iter_mut().for_each(|run| assert_eq!(run.code(), 0));
+    fixture.write("stop", "");
+    held.iter_mut().for_each(|run| assert_eq!(run.wait_exit_code(), 0));
 }
 
 #[test]
 fn show_tells_free_from_error() {
-    let stage = Stage::sqlite();
-    let free = stage.run(&["show", "demo"]);
-    assert_eq!((code(&free), printed(&free).as_str()), (1, ""));
-    assert!(said(&free).contains("demo is free"));
-    let json = stage.run(&["show", "demo", "-o", "json"]);
-    assert_eq!(code(&json), 1);
-    let json: serde_json::Value = serde_json::from_str(&printed(&json)).unwrap();
-    assert_eq!(
-        (&json["held"], &json["schema_version"]),
-        (&false.into(), &1.into())
-    );
+    let fixture = Fixture::sqlite();
+    let free = fixture.run(&["show", "demo"]);
+    assert_eq!((exit_code(&free), stdout_of(&free).as_str()), (1, ""));
+    assert!(stderr_of(&free).contains("demo is free"));
+    let json = fixture.run(&["show", "demo", "-o", "json"]);
+    assert_eq!(exit_code(&json), 1);
+    let json: serde_json::Value = serde_json::from_str(&stdout_of(&json)).unwrap();
+    assert_eq!((&json["held"], &json["schema_version"]), (&false.into(), &1.into()));
     for args in [
         &["show", "a b"][..],
         &["--store", "redis://127.0.0.1:1", "show", "demo"],
@@ -85,40 +78,40 @@ fn show_tells_free_from_error() {
         &["list", "--limit", "0"],
         &["frobnicate"],
     ] {
-        let output = stage.run(args);
-        assert_eq!(code(&output), 2, "{args:?}: {}", said(&output));
-        assert_eq!(printed(&output), "", "{args:?}");
+        let output = fixture.run(args);
+        assert_eq!(exit_code(&output), 2, "{args:?}: {}", stderr_of(&output));
+        assert_eq!(stdout_of(&output), "", "{args:?}");
     }
 }
 
 #[test]
-fn policy_check_says_yes_no_or_error() {
-    let stage = Stage::sqlite();
-    stage.write("good.toml", "[class.report]\nttl = \"45s\"\n");
-    stage.write("bad.toml", "[class.report]\nttl = 45\nwaitt = \"1s\"\n");
-    assert_eq!(code(&stage.run(&["policy", "check", "good.toml"])), 0);
-    let bad = stage.run(&["policy", "check", "bad.toml"]);
-    assert_eq!(code(&bad), 1);
+fn policy_check_has_three_exit_codes() {
+    let fixture = Fixture::sqlite();
+    fixture.write("good.toml", "[class.report]\nttl = \"45s\"\n");
+    fixture.write("bad.toml", "[class.report]\nttl = 45\nwaitt = \"1s\"\n");
+    assert_eq!(exit_code(&fixture.run(&["policy", "check", "good.toml"])), 0);
+    let bad = fixture.run(&["policy", "check", "bad.toml"]);
+    assert_eq!(exit_code(&bad), 1);
     for problem in ["bad.toml:2", "bad.toml:3"] {
-        assert!(printed(&bad).contains(problem), "{}", printed(&bad));
+        assert!(stdout_of(&bad).contains(problem), "{}", stdout_of(&bad));
     }
-    assert_eq!(code(&stage.run(&["policy", "check", "missing.toml"])), 2);
+    assert_eq!(exit_code(&fixture.run(&["policy", "check", "missing.toml"])), 2);
 }
 
-/// The settings of the same file are looked at too, each problem once.
+/// `policy check` also checks the settings in the same file, and reports each problem once.
 #[test]
 fn policy_check_checks_settings() {
-    let stage = Stage::sqlite();
+    let fixture = Fixture::sqlite();
     let good = "store = \"memory:\"\ntimeout = \"2s\"\nholder = \"web-1\"\n[class.report]\nttl = \"45s\"\n";
-    stage.write("good.toml", good);
-    assert_eq!(code(&stage.run(&["policy", "check", "good.toml"])), 0);
-    stage.write(
+    fixture.write("good.toml", good);
+    assert_eq!(exit_code(&fixture.run(&["policy", "check", "good.toml"])), 0);
+    fixture.write(
         "bad.toml",
         "store = \"frob://x\"\ntimeout = \"5\"\nholder = \"a|b\"\naudit_file = 7\nstor = \"x\"\n[class.report]\nttl = 45\n",
     );
-    let bad = stage.run(&["policy", "check", "bad.toml"]);
-    assert_eq!(code(&bad), 1, "{}", printed(&bad));
-    let problems = printed(&bad);
+    let bad = fixture.run(&["policy", "check", "bad.toml"]);
+    assert_eq!(exit_code(&bad), 1, "{}", stdout_of(&bad));
+    let problems = stdout_of(&bad);
     for line in [1, 2, 3, 4, 5, 7] {
         let at = format!("bad.toml:{line}:");
         assert_eq!(problems.matches(&at).count(), 1, "{at} {problems}");
@@ -128,15 +121,15 @@ fn policy_check_checks_settings() {
 
 #[test]
 fn policy_show_has_the_origin_of_every_value() {
-    let stage = Stage::sqlite();
-    stage.write("mine.toml", "[class.report]\nttl = \"45s\"\n");
-    let output = stage.run(&["--policies", "mine.toml", "policy", "show", "report"]);
-    assert!(printed(&output).contains("mine.toml:2"), "{}", printed(&output));
-    let all = printed(&stage.run(&["policy", "show"]));
+    let fixture = Fixture::sqlite();
+    fixture.write("mine.toml", "[class.report]\nttl = \"45s\"\n");
+    let output = fixture.run(&["--policies", "mine.toml", "policy", "show", "report"]);
+    assert!(stdout_of(&output).contains("mine.toml:2"), "{}", stdout_of(&output));
+    let all = stdout_of(&fixture.run(&["policy", "show"]));
     for class in ["class scheduler", "class workflow", "class approval"] {
         assert!(all.contains(class), "{class}");
     }
-    let unknown = stage.run(&["policy", "show", "schedular"]);
-    assert_eq!(code(&unknown), 2);
-    assert!(said(&unknown).contains("scheduler"));
+    let unknown = fixture.run(&["policy", "show", "schedular"]);
+    assert_eq!(exit_code(&unknown), 2);
+    assert!(stderr_of(&unknown).contains("scheduler"));
 }

@@ -1,18 +1,19 @@
-//! The command as people use it, verb by verb. One program, because linking one for each verb takes minutes.
+//! Tests of the `leasehold` binary, one module per verb. One test program, because linking one per verb
+//! takes minutes.
 
 mod advise;
 mod book;
 mod breaking;
-mod canary;
 mod config;
 mod daemon;
+mod daemon_killed;
 mod doctor;
 mod drill;
 mod drill_exit;
 mod elect;
+mod fixture;
 mod guardian;
 mod hold;
-mod killed;
 mod list;
 mod ops;
 mod pages;
@@ -25,9 +26,9 @@ mod redis;
 mod refusals;
 mod run;
 mod schema;
+mod secrets;
 mod serve;
 mod signals;
-mod stage;
 mod trace;
 mod transcripts;
 mod watch;

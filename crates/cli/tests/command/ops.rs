@@ -1,23 +1,19 @@
-//! What `ops/` says is what the program takes: the units are started as they stand there, and Prometheus scrapes for real.
+//! The files in `ops/` work with the program: units are started as written, and a real Prometheus scrapes it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "tests, and what they share"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, and what they share")]
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::stage::{Running, Stage, code, eventually, printed, said};
+use crate::fixture::{Fixture, RunningProcess, eventually, exit_code, stderr_of, stdout_of};
 
 const UNIT: &str = include_str!("../../../../ops/systemd/leasehold.service");
 const DEPLOYMENT: &str = include_str!("../../../../ops/kubernetes/deployment.yaml");
 
-/// Starts the daemon with these words and waits for its address.
-fn daemon(stage: &Stage, words: &[String]) -> (Running, String) {
+/// Starts the daemon with these arguments and waits for its address.
+fn daemon(fixture: &Fixture, words: &[String]) -> (RunningProcess, String) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let running = stage.start(&words);
+    let running = fixture.start(&words);
     let mut url = None;
     eventually("the daemon", || {
         let said = running.stdout() + &running.stderr();
@@ -30,76 +26,60 @@ fn daemon(stage: &Stage, words: &[String]) -> (Running, String) {
     (running, url.unwrap())
 }
 
-/// What the daemon answers, with curl as any user has it.
-fn get(stage: &Stage, url: &str, more: &[&str]) -> (u16, String) {
+/// Requests a URL with curl; returns status and body.
+fn get(fixture: &Fixture, url: &str, more: &[&str]) -> (u16, String) {
     let mut curl = Command::new("curl");
-    curl.args(["-sS", "-m", "20", "-w", "\n%{http_code}"])
-        .args(more)
-        .arg(url)
-        .current_dir(stage.path("."));
+    curl.args(["-sS", "-m", "20", "-w", "\n%{http_code}"]).args(more).arg(url).current_dir(fixture.path("."));
     let output = curl.output().expect("curl is needed: install the package curl");
-    let text = printed(&output);
+    let text = stdout_of(&output);
     let (body, status) = text.rsplit_once('\n').unwrap_or(("", &text));
-    (
-        status.trim().parse().unwrap_or(0),
-        format!("{body}{}", said(&output)),
-    )
+    (status.trim().parse().unwrap_or(0), format!("{body}{}", stderr_of(&output)))
 }
 
-/// A tokens file for these words to name.
-fn tokens(stage: &Stage, file: &str) -> String {
-    let made = stage.run(&["token", "new", "ops", "--grant", "admin:*", "--file", file]);
-    assert_eq!(code(&made), 0, "{}", said(&made));
-    printed(&made).trim().to_owned()
+/// Creates a tokens file with one admin token, and returns that token.
+fn new_tokens_file(fixture: &Fixture, file: &str) -> String {
+    let made = fixture.run(&["token", "new", "ops", "--grant", "admin:*", "--file", file]);
+    assert_eq!(exit_code(&made), 0, "{}", stderr_of(&made));
+    stdout_of(&made).trim().to_owned()
 }
 
 #[test]
-fn the_systemd_unit_starts_what_there_is() {
-    let stage = Stage::sqlite();
-    let token = tokens(&stage, "tokens.toml");
-    let command = UNIT
-        .lines()
-        .find_map(|line| line.strip_prefix("ExecStart="))
-        .unwrap();
-    let here = stage.path(".").display().to_string();
+fn the_systemd_unit_starts_the_daemon() {
+    let fixture = Fixture::sqlite();
+    let token = new_tokens_file(&fixture, "tokens.toml");
+    let command = UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let here = fixture.path(".").display().to_string();
     let words = command
         .replace("127.0.0.1:7420", "127.0.0.1:0")
         .replace("${CREDENTIALS_DIRECTORY}", &here)
         .replace("/var/lib/leasehold", &here);
     let words: Vec<String> = words.split_whitespace().skip(1).map(str::to_owned).collect();
-    let (mut running, url) = daemon(&stage, &words);
-    assert_eq!(get(&stage, &format!("{url}/readyz"), &[]).0, 200);
-    assert_eq!(get(&stage, &format!("{url}/v1/locks"), &[]).0, 401);
+    let (mut running, url) = daemon(&fixture, &words);
+    assert_eq!(get(&fixture, &format!("{url}/readyz"), &[]).0, 200);
+    assert_eq!(get(&fixture, &format!("{url}/v1/locks"), &[]).0, 401);
     let bearer = format!("authorization: Bearer {token}");
-    assert_eq!(get(&stage, &format!("{url}/v1/locks"), &["-H", &bearer]).0, 200);
-    // The signal that the unit names drains and ends it well.
+    assert_eq!(get(&fixture, &format!("{url}/v1/locks"), &["-H", &bearer]).0, 200);
+    // The unit's stop signal drains the daemon and ends it with success.
     running.signal(rustix::process::Signal::TERM);
-    assert_eq!(running.code(), 0, "{}", running.stderr());
+    assert_eq!(running.wait_exit_code(), 0, "{}", running.stderr());
 }
 
 #[test]
-fn the_deployment_starts_what_there_is_and_its_probes_are_answered() {
-    let stage = Stage::sqlite();
-    tokens(&stage, "tokens.toml");
+fn the_deployment_starts_the_daemon_and_its_probes_succeed() {
+    let fixture = Fixture::sqlite();
+    new_tokens_file(&fixture, "tokens.toml");
     let made = Command::new("openssl")
         .args(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
                 .split(' '),
         )
-        .args([
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            "tls.key",
-            "-out",
-            "tls.crt",
-        ])
-        .current_dir(stage.path("."))
+        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"])
+        .current_dir(fixture.path("."))
         .stderr(Stdio::null())
         .status()
         .expect("openssl is needed: install the package openssl");
     assert!(made.success());
-    let here = stage.path(".").display().to_string();
+    let here = fixture.path(".").display().to_string();
     let words: Vec<String> = DEPLOYMENT
         .split("args:")
         .nth(1)
@@ -115,22 +95,19 @@ fn the_deployment_starts_what_there_is_and_its_probes_are_answered() {
         })
         .collect();
     assert!(words.len() >= 7, "{words:?}");
-    let (running, url) = daemon(&stage, &words);
-    let paths: Vec<&str> = DEPLOYMENT
-        .split("httpGet: { path: ")
-        .skip(1)
-        .map(|rest| rest.split(',').next().unwrap())
-        .collect();
+    let (running, url) = daemon(&fixture, &words);
+    let paths: Vec<&str> =
+        DEPLOYMENT.split("httpGet: { path: ").skip(1).map(|rest| rest.split(',').next().unwrap()).collect();
     assert_eq!(paths, ["/healthz", "/readyz", "/healthz"]);
     for path in paths {
-        // The kubelet does not check certificates either.
-        let (status, body) = get(&stage, &format!("{url}{path}"), &["-k"]);
+        // Like the kubelet, which does not verify certificates.
+        let (status, body) = get(&fixture, &format!("{url}{path}"), &["-k"]);
         assert_eq!(status, 200, "{path}: {body}");
     }
     drop(running);
 }
 
-/// A Prometheus that ends with the test.
+/// A Prometheus process that is killed at the end of the test.
 struct Prometheus(Child);
 
 impl Drop for Prometheus {
@@ -140,26 +117,19 @@ impl Drop for Prometheus {
     }
 }
 
-/// A free port; Prometheus cannot be asked for the one it chose.
+// Prometheus cannot report a port that it chose itself.
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]
-fn prometheus_scrapes_a_running_dev_and_takes_the_rules() {
-    let stage = Stage::sqlite();
+fn prometheus_scrapes_leasehold_dev_and_loads_the_rules() {
+    let fixture = Fixture::sqlite();
     let words = ["dev", "--listen", "127.0.0.1:0"].map(str::to_owned);
-    let (_dev, url) = daemon(&stage, &words);
-    let rules = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../ops/prometheus")
-        .canonicalize()
-        .unwrap();
+    let (_dev, url) = daemon(&fixture, &words);
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ops/prometheus").canonicalize().unwrap();
     let rules = rules.display();
-    stage.write(
+    fixture.write(
         "prometheus.yml",
         &format!(
             "global: {{ scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms }}\n\
@@ -172,26 +142,24 @@ fn prometheus_scrapes_a_running_dev_and_takes_the_rules() {
     let child = Command::new("prometheus")
         .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
         .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-        .current_dir(stage.path("."))
+        .current_dir(fixture.path("."))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("prometheus is needed: install the package prometheus");
     let _prometheus = Prometheus(child);
     let ask = |path: &str| -> serde_json::Value {
-        let (_, body) = get(&stage, &format!("http://127.0.0.1:{port}/api/v1/{path}"), &["-g"]);
+        let (_, body) = get(&fixture, &format!("http://127.0.0.1:{port}/api/v1/{path}"), &["-g"]);
         serde_json::from_str(&body).unwrap_or_default()
     };
-    eventually("the target to be up", || {
-        ask("targets")["data"]["activeTargets"][0]["health"] == "up"
-    });
+    eventually("the target to be up", || ask("targets")["data"]["activeTargets"][0]["health"] == "up");
     // Something to count, through the daemon.
-    let work = stage.run(&["--store", &url, "acquire", "job:1", "--token-file", "t"]);
-    assert_eq!(code(&work), 0, "{}", said(&work));
+    let work = fixture.run(&["--store", &url, "acquire", "job:1", "--token-file", "t"]);
+    assert_eq!(exit_code(&work), 0, "{}", stderr_of(&work));
     let query = "query=sum(leasehold_acquire_total{namespace=\"job\"})";
     eventually("the acquire to be counted", || {
         let url = format!("http://127.0.0.1:{port}/api/v1/query");
-        let (_, body) = get(&stage, &url, &["-G", "--data-urlencode", query]);
+        let (_, body) = get(&fixture, &url, &["-G", "--data-urlencode", query]);
         let answer: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
         answer["data"]["result"][0]["value"][1] == "1"
     });
@@ -213,12 +181,7 @@ fn prometheus_scrapes_a_running_dev_and_takes_the_rules() {
         .flat_map(|group| group["rules"].as_array().unwrap())
         .filter(|rule| rule["type"] == "alerting")
         .collect();
-    let written = include_str!("../../../../ops/prometheus/alerts.yml")
-        .matches("- alert:")
-        .count();
+    let written = include_str!("../../../../ops/prometheus/alerts.yml").matches("- alert:").count();
     assert_eq!(alerts.len(), written);
-    assert!(
-        alerts.iter().all(|alert| alert["state"] == "inactive"),
-        "{alerts:?}"
-    );
+    assert!(alerts.iter().all(|alert| alert["state"] == "inactive"), "{alerts:?}");
 }

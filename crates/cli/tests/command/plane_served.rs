@@ -1,4 +1,4 @@
-//! The control plane through real daemons, over real sockets: submit, watch, decide, cancel, replay, run, restart.
+//! The control plane through real daemons and sockets: submit, watch, decide, cancel, replay, run, restart.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 
-use crate::stage::{Running, Stage, alive, eventually};
+use crate::fixture::{Fixture, RunningProcess, eventually, is_running};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// Leases short enough to wait for.
+/// Leases that are short enough for a test.
 const POLICY: &str = "
 [class.scheduler]
 ttl = \"1500ms\"
@@ -18,9 +18,9 @@ renew = { timeout = \"250ms\" }
 acquire = { timeout = \"700ms\" }
 ";
 
-/// A daemon's address; every call is a connection of its own.
+/// A daemon's address; each call opens its own connection.
 #[derive(Clone)]
-struct Daemon(String);
+struct DaemonClient(String);
 
 struct Reply {
     status: u16,
@@ -34,17 +34,15 @@ impl Reply {
     }
 }
 
-impl Daemon {
-    /// Starts `leasehold` with these words and waits for its address.
-    fn start(stage: &Stage, words: &[&str]) -> (Running, Self) {
-        stage.write("policy.toml", POLICY);
-        let running = stage.start(&[&["--policies", "policy.toml"], words].concat());
+impl DaemonClient {
+    /// Starts `leasehold` with these arguments and waits for its address.
+    fn start(fixture: &Fixture, words: &[&str]) -> (RunningProcess, Self) {
+        fixture.write("policy.toml", POLICY);
+        let running = fixture.start(&[&["--policies", "policy.toml"], words].concat());
         let mut address = None;
         eventually("the daemon's address", || {
             let said = running.stdout() + &running.stderr();
-            let url = said
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix("http://"));
+            let url = said.split_whitespace().find_map(|word| word.strip_prefix("http://"));
             address = url.map(|url| url.trim_end_matches(['.', ',']).to_owned());
             address.is_some()
         });
@@ -78,7 +76,7 @@ impl Daemon {
     }
 
     /// Submits a command as a job.
-    fn command(&self, id: &str, script: &str, more: Value) -> Value {
+    fn submit_command(&self, id: &str, script: &str, more: Value) -> Value {
         let mut job = json!({"id": id, "work": {"exec": ["sh", "-c", script]}});
         for (key, value) in more.as_object().into_iter().flatten() {
             job[key] = value.clone();
@@ -88,7 +86,7 @@ impl Daemon {
         reply.json()
     }
 
-    /// Follows something until it is in this state: each answer comes when it has changed.
+    /// Follows a job or run by long polling until it is in this state.
     fn watch(&self, path: &str, wanted: &str) -> Value {
         let mut seen = self.get(path);
         eventually(&format!("{path} to be {wanted}"), || {
@@ -101,8 +99,8 @@ impl Daemon {
         seen
     }
 
-    /// How often a job or run came into this state.
-    fn times(&self, path: &str, state: &str) -> usize {
+    /// How often a job or run entered this state.
+    fn times_in_state(&self, path: &str, state: &str) -> usize {
         let events = self.get(path)["events"].clone();
         let events = events.as_array().unwrap();
         events.iter().filter(|event| event["to"] == state).count()
@@ -111,11 +109,11 @@ impl Daemon {
 
 #[test]
 fn dev_serves_the_whole_plane() {
-    let stage = Stage::sqlite();
-    let (mut dev, daemon) = Daemon::start(&stage, &["dev", "--listen", "127.0.0.1:0"]);
+    let fixture = Fixture::sqlite();
+    let (mut dev, daemon) = DaemonClient::start(&fixture, &["dev", "--listen", "127.0.0.1:0"]);
 
-    // Ten people approve at once: one decides, the others are told who.
-    daemon.command("asked", "echo approved", json!({"requires_approval": true}));
+    // Ten people approve at once: one decides, the others learn the decision.
+    daemon.submit_command("asked", "echo approved", json!({"requires_approval": true}));
     assert_eq!(daemon.get("/v1/approvals")["approvals"][0]["id"], "asked");
     let people: Vec<_> = (0..10)
         .map(|number| {
@@ -130,42 +128,33 @@ fn dev_serves_the_whole_plane() {
     let decider = won[0].json()["decision"]["by"].clone();
     for answer in lost {
         let problem = answer.json();
-        assert_eq!(
-            (answer.status, &problem["code"]),
-            (409, &json!("already_approved"))
-        );
+        assert_eq!((answer.status, &problem["code"]), (409, &json!("already_approved")));
         assert_eq!(problem["by"], decider, "{problem}");
     }
     let done = daemon.watch("/v1/jobs/asked", "SUCCEEDED");
     assert_eq!(done["decision"]["by"], decider);
 
-    // Called off while it works: its process is gone when it is CANCELLED.
-    daemon.command("long", "echo $$ > pid; exec sleep 600", json!({}));
-    let pid = stage.pid("pid");
+    // Cancelled while it works: its process ends too.
+    daemon.submit_command("long", "echo $$ > pid; exec sleep 600", json!({}));
+    let pid = fixture.pid("pid");
     let reply = daemon.post("/v1/jobs/long/cancel", &json!({"reason": "enough"}));
     assert!(matches!(reply.status, 200 | 202), "{}", reply.text);
     daemon.watch("/v1/jobs/long", "CANCELLED");
-    eventually("the command's end", || !alive(pid));
+    eventually("the command's end", || !is_running(pid));
 
-    // Given up, and brought back once however often it is asked.
-    daemon.command("bad", "test -e mended", json!({"attempts": 2, "backoff": "10ms"}));
+    // A dead job, replayed once although it is requested several times.
+    daemon.submit_command("bad", "test -e mended", json!({"attempts": 2, "backoff": "10ms"}));
     let dead = daemon.watch("/v1/jobs/bad", "FAILED");
-    assert_eq!(
-        (&dead["failures"], &dead["dead"]["attempts"]),
-        (&json!(2), &json!(2))
-    );
-    stage.write("mended", "");
+    assert_eq!((&dead["failures"], &dead["dead"]["attempts"]), (&json!(2), &json!(2)));
+    fixture.write("mended", "");
     let again = daemon.post("/v1/jobs/bad/retry", &json!({}));
     assert_eq!(again.status, 201, "{}", again.text);
     let id = again.json()["id"].as_str().unwrap().to_owned();
     let twice = daemon.post("/v1/jobs/bad/retry", &json!({}));
-    assert_eq!(
-        (twice.status, twice.json()["id"].as_str()),
-        (200, Some(id.as_str()))
-    );
+    assert_eq!((twice.status, twice.json()["id"].as_str()), (200, Some(id.as_str())));
     daemon.watch(&format!("/v1/jobs/{id}"), "SUCCEEDED");
 
-    // A run: two steps side by side, a question, a last step.
+    // A run: two parallel steps, an approval, a last step.
     let workflow = "name = \"deploy\"\n\
         [[step]]\nid = \"build\"\nexec = [\"true\"]\n\
         [[step]]\nid = \"lint\"\nexec = [\"true\"]\n\
@@ -173,190 +162,105 @@ fn dev_serves_the_whole_plane() {
         [[step]]\nid = \"roll\"\nneeds = [\"ask\"]\nexec = [\"sh\", \"-c\", \"echo x >> rolled\"]\n";
     let applied = daemon.send("PUT", "/v1/workflows", "application/toml", workflow);
     assert_eq!(applied.status, 200, "{}", applied.text);
-    assert_eq!(
-        daemon
-            .post("/v1/runs", &json!({"workflow": "deploy", "id": "r"}))
-            .status,
-        201
-    );
-    eventually("the question", || {
-        daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask.1"
-    });
+    assert_eq!(daemon.post("/v1/runs", &json!({"workflow": "deploy", "id": "r"})).status, 201);
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask.1");
     let yes = json!({"by": "ann", "reason": "go"});
     assert_eq!(daemon.post("/v1/approvals/r.ask.1/approve", &yes).status, 200);
     daemon.watch("/v1/runs/r", "SUCCEEDED");
-    assert_eq!(stage.read("rolled"), "x\n");
-    assert_eq!(daemon.times("/v1/runs/r/timeline", "SUCCEEDED"), 1);
+    assert_eq!(fixture.read("rolled"), "x\n");
+    assert_eq!(daemon.times_in_state("/v1/runs/r/timeline", "SUCCEEDED"), 1);
 
     let metrics = daemon.send("GET", "/metrics", "", "").text;
-    assert!(
-        metrics.contains("leasehold_plane_jobs{store=\"sqlite\",state=\"FAILED\"} 1"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("leasehold_plane_jobs{store=\"sqlite\",state=\"FAILED\"} 1"), "{metrics}");
 
-    // The orderly end lets finish what is under way.
-    daemon.command(
+    // An orderly stop lets running work finish.
+    daemon.submit_command(
         "last",
         "echo > began; while ! test -e go; do sleep 0.05; done; echo x >> last",
         json!({}),
     );
-    eventually("the last job to begin", || stage.path("began").exists());
+    eventually("the last job to begin", || fixture.path("began").exists());
     dev.signal(Signal::TERM);
-    dev.says("stopping");
-    stage.write("go", "");
-    assert_eq!(dev.code(), 0, "{}", dev.stderr());
-    let (_dev, daemon) = Daemon::start(&stage, &["dev", "--listen", "127.0.0.1:0"]);
+    dev.wait_for_stderr("stopping");
+    fixture.write("go", "");
+    assert_eq!(dev.wait_exit_code(), 0, "{}", dev.stderr());
+    let (_dev, daemon) = DaemonClient::start(&fixture, &["dev", "--listen", "127.0.0.1:0"]);
     let last = daemon.get("/v1/jobs/last");
-    assert_eq!(
-        (&last["state"], &last["attempt"]),
-        (&json!("SUCCEEDED"), &json!(1)),
-        "{last}"
-    );
-    assert_eq!(stage.read("last"), "x\n");
+    assert_eq!((&last["state"], &last["attempt"]), (&json!("SUCCEEDED"), &json!(1)), "{last}");
+    assert_eq!(fixture.read("last"), "x\n");
 }
 
 #[test]
 fn a_daemon_killed_in_the_middle_loses_nothing() {
-    let stage = Stage::sqlite();
-    let (mut dev, daemon) = Daemon::start(&stage, &["dev", "--listen", "127.0.0.1:0"]);
+    let fixture = Fixture::sqlite();
+    let (mut dev, daemon) = DaemonClient::start(&fixture, &["dev", "--listen", "127.0.0.1:0"]);
     let workflow = "name = \"w\"\n[[step]]\nid = \"ask\"\napproval = \"well?\"\n";
-    assert_eq!(
-        daemon
-            .send("PUT", "/v1/workflows", "application/toml", workflow)
-            .status,
-        200
-    );
-    assert_eq!(
-        daemon
-            .post("/v1/runs", &json!({"workflow": "w", "id": "r"}))
-            .status,
-        201
-    );
-    // The first attempt dies with the daemon; whichever comes next ends at once.
-    daemon.command(
-        "caught",
-        "test -e killed || { echo $$ > pid; exec sleep 600; }",
-        json!({}),
-    );
-    let pid = stage.pid("pid");
+    assert_eq!(daemon.send("PUT", "/v1/workflows", "application/toml", workflow).status, 200);
+    assert_eq!(daemon.post("/v1/runs", &json!({"workflow": "w", "id": "r"})).status, 201);
+    // The first attempt dies with the daemon; the next one ends at once.
+    daemon.submit_command("caught", "test -e killed || { echo $$ > pid; exec sleep 600; }", json!({}));
+    let pid = fixture.pid("pid");
     let pull = json!({"id": "pulled", "work": "pull", "topic": "t"});
     assert_eq!(daemon.post("/v1/jobs", &pull).status, 201);
     daemon.watch("/v1/jobs/pulled", "DISPATCHED");
-    // It can be seen a moment before whoever dispatched it has given its lock back.
+    // DISPATCHED is visible a moment before the dispatcher has released the lock.
     let mut claimed = json!(null);
     eventually("the claim", || {
         let reply = daemon.post("/v1/topics/t/claim", &json!({"worker": "w"}));
-        claimed = if reply.status == 200 {
-            reply.json()
-        } else {
-            json!(null)
-        };
+        claimed = if reply.status == 200 { reply.json() } else { json!(null) };
         claimed["claim"]["attempt"].is_u64()
     });
-    eventually("the question", || {
-        daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask.1"
-    });
-    stage.write("killed", "");
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask.1");
+    fixture.write("killed", "");
     dev.signal(Signal::KILL);
-    assert_eq!(dev.code(), -9);
-    eventually("the command to die with its replica", || !alive(pid));
+    assert_eq!(dev.wait_exit_code(), -9);
+    eventually("the command to die with its replica", || !is_running(pid));
 
-    let (_dev, daemon) = Daemon::start(&stage, &["dev", "--listen", "127.0.0.1:0"]);
+    let (_dev, daemon) = DaemonClient::start(&fixture, &["dev", "--listen", "127.0.0.1:0"]);
     // A worker's claim outlives the daemon it was made through.
     let done = json!({"attempt": claimed["claim"]["attempt"], "fence": claimed["claim"]["fence"], "done": 1});
     let reply = daemon.post("/v1/jobs/pulled/result", &done);
-    assert_eq!(
-        (reply.status, &reply.json()["state"]),
-        (200, &json!("SUCCEEDED")),
-        "{}",
-        reply.text
-    );
+    assert_eq!((reply.status, &reply.json()["state"]), (200, &json!("SUCCEEDED")), "{}", reply.text);
     let yes = json!({"by": "ann", "reason": "go"});
     assert_eq!(daemon.post("/v1/approvals/r.ask.1/approve", &yes).status, 200);
     daemon.watch("/v1/runs/r", "SUCCEEDED");
     let caught = daemon.watch("/v1/jobs/caught", "SUCCEEDED");
-    assert_eq!(
-        (&caught["losses"], &caught["failures"]),
-        (&json!(1), &json!(0)),
-        "{caught}"
-    );
+    assert_eq!((&caught["losses"], &caught["failures"]), (&json!(1), &json!(0)), "{caught}");
     for job in ["caught", "pulled", "r.ask.1"] {
-        assert_eq!(
-            daemon.times(&format!("/v1/jobs/{job}/history"), "SUCCEEDED"),
-            1,
-            "{job}"
-        );
+        assert_eq!(daemon.times_in_state(&format!("/v1/jobs/{job}/history"), "SUCCEEDED"), 1, "{job}");
     }
 }
 
 #[test]
-fn serve_keeps_the_plane_elsewhere_and_admits_no_more_than_it_may() {
-    let stage = Stage::sqlite();
-    let kept = format!("sqlite:{}", stage.path("elsewhere.db").display());
-    let words = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--plane",
-        "--plane-store",
-        &kept,
-        "--admission",
-        "1",
-    ];
-    let (mut serve, daemon) = Daemon::start(&stage, &words);
-    let words = [
-        "--policies",
-        "policy.toml",
-        "plane",
-        "replica",
-        "--plane-store",
-        &kept,
-        "--poll",
-        "400ms",
-    ];
-    let replica = stage.start(&words);
-    replica.says("is at work");
-    daemon.command("first", "echo x >> first", json!({}));
+fn serve_uses_another_plane_store_and_enforces_admission() {
+    let fixture = Fixture::sqlite();
+    let kept = format!("sqlite:{}", fixture.path("elsewhere.db").display());
+    let words = ["serve", "--listen", "127.0.0.1:0", "--plane", "--plane-store", &kept, "--admission", "1"];
+    let (mut serve, daemon) = DaemonClient::start(&fixture, &words);
+    let words = ["--policies", "policy.toml", "plane", "replica", "--plane-store", &kept, "--poll", "400ms"];
+    let replica = fixture.start(&words);
+    replica.wait_for_stderr("is at work");
+    daemon.submit_command("first", "echo x >> first", json!({}));
     daemon.watch("/v1/jobs/first", "SUCCEEDED");
-    assert!(stage.path("elsewhere.plane.db").exists() && !stage.path("locks.plane.db").exists());
+    assert!(fixture.path("elsewhere.plane.db").exists() && !fixture.path("locks.plane.db").exists());
 
     let workflow = "name = \"w\"\n[[step]]\nid = \"ask\"\napproval = \"well?\"\n";
-    assert_eq!(
-        daemon
-            .send("PUT", "/v1/workflows", "application/toml", workflow)
-            .status,
-        200
-    );
-    let start =
-        |daemon: &Daemon, id: &str| daemon.post("/v1/runs", &json!({"workflow": "w", "id": id, "org": "us"}));
+    assert_eq!(daemon.send("PUT", "/v1/workflows", "application/toml", workflow).status, 200);
+    let start = |daemon: &DaemonClient, id: &str| {
+        daemon.post("/v1/runs", &json!({"workflow": "w", "id": id, "org": "us"}))
+    };
     assert_eq!(start(&daemon, "one").status, 201);
     let full = start(&daemon, "two");
-    assert_eq!(
-        (full.status, &full.json()["code"]),
-        (429, &json!("limit_reached")),
-        "{}",
-        full.text
-    );
+    assert_eq!((full.status, &full.json()["code"]), (429, &json!("limit_reached")), "{}", full.text);
     assert!(full.head.contains("retry-after: "), "{}", full.head);
 
-    // The daemon comes and goes; replicas go on, and what it was told is not forgotten.
+    // The daemon restarts; replicas go on, and submitted work is not lost.
     serve.signal(Signal::KILL);
-    assert_eq!(serve.code(), -9);
-    let words = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--plane",
-        "--plane-store",
-        &kept,
-        "--admission",
-        "1",
-    ];
-    let (_serve, daemon) = Daemon::start(&stage, &words);
+    assert_eq!(serve.wait_exit_code(), -9);
+    let words = ["serve", "--listen", "127.0.0.1:0", "--plane", "--plane-store", &kept, "--admission", "1"];
+    let (_serve, daemon) = DaemonClient::start(&fixture, &words);
     assert_eq!(start(&daemon, "two").status, 429);
-    eventually("the question", || {
-        daemon.get("/v1/approvals")["approvals"][0]["id"] == "one.ask.1"
-    });
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "one.ask.1");
     let no = json!({"by": "ann", "reason": "not now"});
     assert_eq!(daemon.post("/v1/approvals/one.ask.1/reject", &no).status, 200);
     daemon.watch("/v1/runs/one", "FAILED");

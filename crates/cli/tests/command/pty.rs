@@ -1,10 +1,6 @@
-//! On a real terminal of 80 columns and 24 lines: TAB in bash, and `top`.
+//! Tests on a real terminal of 80 columns and 24 lines: TAB completion in bash, and `top`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "tests, and what they share"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, and what they share")]
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,42 +9,31 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use crate::stage::{Stage, code, eventually};
+use crate::fixture::{Fixture, eventually, exit_code};
 use nix::pty::{Winsize, openpty};
 
-/// A program on a terminal, and everything that it has shown.
-struct Screen {
+/// A program on a pseudo-terminal, and all its output.
+struct Terminal {
     child: Child,
     keyboard: File,
     shown: Arc<Mutex<String>>,
 }
 
-impl Screen {
-    fn of(mut command: Command) -> Self {
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+impl Terminal {
+    fn start(mut command: Command) -> Self {
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
-        command
-            .stdin(end(&pty.slave))
-            .stdout(end(&pty.slave))
-            .stderr(end(&pty.slave));
+        command.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(end(&pty.slave));
         let child = command.spawn().unwrap();
         drop(command);
         drop(pty.slave);
-        let (mut screen, keyboard) = (
-            File::from(pty.master.try_clone().unwrap()),
-            File::from(pty.master),
-        );
+        let (mut screen, keyboard) = (File::from(pty.master.try_clone().unwrap()), File::from(pty.master));
         let shown = Arc::<Mutex<String>>::default();
         let into = Arc::clone(&shown);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            // A terminal without a program on it is an error to read.
+            // Reading fails once the program has closed the terminal.
             while let Ok(read) = screen.read(&mut piece) {
                 if read == 0 {
                     return;
@@ -57,133 +42,123 @@ impl Screen {
                 into.lock().unwrap().push_str(&text);
             }
         });
-        Self {
-            child,
-            keyboard,
-            shown,
-        }
+        Self { child, keyboard, shown }
     }
 
-    fn types(&mut self, keys: &str) {
+    fn type_keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn shown(&self) -> String {
+    fn output(&self) -> String {
         self.shown.lock().unwrap().clone()
     }
 
-    /// Waits until this is shown, behind what was shown before.
-    fn shows(&self, from: usize, text: &str) {
-        eventually(&format!("{text:?} on the screen"), || {
-            self.shown()[from..].contains(text)
-        });
+    /// Waits until the output after this position contains the text.
+    fn wait_for(&self, from: usize, text: &str) {
+        eventually(&format!("{text:?} on the screen"), || self.output()[from..].contains(text));
     }
 }
 
-impl Drop for Screen {
+impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn held(names: &[&str]) -> Stage {
-    let stage = Stage::sqlite();
+fn fixture_with_locks(names: &[&str]) -> Fixture {
+    let fixture = Fixture::sqlite();
     for name in names {
-        let taken = stage.run(&["--holder", "someone", "acquire", name, "--token-file", name]);
-        assert_eq!(code(&taken), 0);
+        let taken = fixture.run(&["--holder", "someone", "acquire", name, "--token-file", name]);
+        assert_eq!(exit_code(&taken), 0);
     }
-    stage
+    fixture
 }
 
-/// Bash parts words at `:`; names have one all the same, and are completed before and behind it.
+/// Bash splits words at `:`; names contain one and are completed before and after it.
 #[test]
 fn bash_completes_names_with_a_colon() {
-    let stage = held(&["job:41", "job:42", "other"]);
+    let fixture = fixture_with_locks(&["job:41", "job:42", "other"]);
     let mut command = Command::new("bash");
     let bin = Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     command
         .args(["--norc", "--noprofile", "-i"])
-        .current_dir(stage.path("."))
-        .env("HOME", stage.path("."))
+        .current_dir(fixture.path("."))
+        .env("HOME", fixture.path("."))
         .env("PATH", format!("{}:{path}", bin.display()))
-        .env("LEASEHOLD_STORE", stage.store())
+        .env("LEASEHOLD_STORE", fixture.store())
         .env("TERM", "dumb")
         .env("PS1", "ready> ");
-    let mut bash = Screen::of(command);
-    bash.shows(0, "ready>");
-    bash.types("source <(leasehold completions bash); echo sour''ced\n");
-    bash.shows(0, "sourced");
-    // What is typed, and the word that must come of it.
+    let mut bash = Terminal::start(command);
+    bash.wait_for(0, "ready>");
+    bash.type_keys("source <(leasehold completions bash); echo sour''ced\n");
+    bash.wait_for(0, "sourced");
+    // The typed text and the expected word.
     for (typed, whole) in [
         ("show oth\t", "other"),
         ("show jo\t", "job:4"),
         ("show job:\t", "job:4"),
         ("show job:42\t", "job:42"),
         ("break --reason x --fence 1 job:4\t1", "job:41"),
-        (&format!("--store={} show job:\t", stage.store()), "job:4"),
+        (&format!("--store={} show job:\t", fixture.store()), "job:4"),
         ("run --class workflow-c\t", "workflow-critical"),
         ("compl\t", "completions"),
     ] {
-        let from = bash.shown().len();
-        // Completed as a line of `leasehold`, then run as a line that shows its words one by one.
-        bash.types(&format!("leasehold {typed}\x01printf '<%s>' \x05\n"));
-        bash.shows(from, &format!("<{whole}>"));
+        let from = bash.output().len();
+        // The line is completed, then turned into a `printf` that shows its words one by one.
+        bash.type_keys(&format!("leasehold {typed}\x01printf '<%s>' \x05\n"));
+        bash.wait_for(from, &format!("<{whole}>"));
     }
-    // Both, when it is not clear which.
-    let from = bash.shown().len();
-    bash.types("leasehold show job:4\t\t");
+    // Both candidates if the prefix is ambiguous.
+    let from = bash.output().len();
+    bash.type_keys("leasehold show job:4\t\t");
     eventually("both names", || {
-        let shown = bash.shown()[from..].to_owned();
-        shown
-            .lines()
-            .any(|line| line.contains("41") && line.contains("42"))
+        let shown = bash.output()[from..].to_owned();
+        shown.lines().any(|line| line.contains("41") && line.contains("42"))
             || shown.lines().any(|line| line.split_whitespace().eq(["1", "2"]))
     });
 }
 
-/// `top` on 80 by 24: shows who holds what, follows, and leaves the terminal as it was.
+/// `top` on 80 by 24: shows holders, follows changes, and restores the terminal.
 #[test]
 fn top_on_a_small_terminal() {
-    let stage = held(&[
+    let fixture = fixture_with_locks(&[
         "job:42",
         "a-name-that-is-much-longer-than-its-column-can-ever-be-on-eighty-columns",
     ]);
     for colour in [true, false] {
-        let mut command = stage.command(&["top", "--every", "100ms"]);
+        let mut command = fixture.command(&["top", "--every", "100ms"]);
         command.env("TERM", "xterm");
         if colour {
             command.env_remove("NO_COLOR");
         } else {
             command.env("NO_COLOR", "1");
         }
-        let mut top = Screen::of(command);
+        let mut top = Terminal::start(command);
         for text in ["job:42", "someone", "NAME"] {
-            top.shows(0, text);
+            top.wait_for(0, text);
         }
-        // Something new is seen without a key.
-        assert_eq!(code(&stage.run(&["acquire", "later", "--token-file", "l"])), 0);
-        top.shows(0, "later");
-        top.types("q");
+        // A new lock appears without a key press.
+        assert_eq!(exit_code(&fixture.run(&["acquire", "later", "--token-file", "l"])), 0);
+        top.wait_for(0, "later");
+        top.type_keys("q");
         let mut status = None;
         eventually("top to end", || {
             status = top.child.try_wait().unwrap();
             status.is_some()
         });
-        assert!(status.unwrap().success(), "{}", top.shown());
-        // The other screen is left.
-        top.shows(0, "\x1b[?1049l");
-        let shown = top.shown();
-        // Where the cursor was put, on the screen; colours only if they are wanted.
+        assert!(status.unwrap().success(), "{}", top.output());
+        // The alternate screen is left.
+        top.wait_for(0, "\x1b[?1049l");
+        let shown = top.output();
+        // All cursor positions are on the screen; colours appear only if requested.
         for place in shown.split("\x1b[").skip(1) {
             let Some(end) = place.find(|letter: char| letter.is_ascii_alphabetic()) else {
                 continue;
             };
-            let numbers: Vec<u32> = place[..end]
-                .split(';')
-                .filter_map(|number| number.parse().ok())
-                .collect();
+            let numbers: Vec<u32> =
+                place[..end].split(';').filter_map(|number| number.parse().ok()).collect();
             match (&place[end..=end], numbers.as_slice()) {
                 ("H", [row, column]) => assert!(*row <= 24 && *column <= 80, "{row};{column}"),
                 ("m", codes) if !colour => {
@@ -195,6 +170,6 @@ fn top_on_a_small_terminal() {
                 _ => {}
             }
         }
-        assert_eq!(code(&stage.run(&["release", "--token-file", "l"])), 0);
+        assert_eq!(exit_code(&fixture.run(&["release", "--token-file", "l"])), 0);
     }
 }

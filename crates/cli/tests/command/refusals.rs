@@ -1,15 +1,15 @@
-//! What every verb says when it is asked for something that cannot be: three lines at most, each of them leasehold's own, with the
-//! exit code of the contract, and the word that is wrong.
+//! Error output of every verb: at most three lines, all with leasehold's prefix, the documented exit code,
+//! and the wrong argument.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use crate::stage::{Stage, code, said};
+use crate::fixture::{Fixture, exit_code, stderr_of};
 
-/// Runs it, and answers what it said if that has the form of a refusal.
-fn refused(stage: &Stage, args: &[&str], expected: i32) -> String {
-    let output = stage.run(args);
-    let said = said(&output);
-    assert_eq!(code(&output), expected, "{args:?}: {said}");
+/// Runs a command, asserts the form of its error output, and returns it.
+fn refused_output(fixture: &Fixture, args: &[&str], expected: i32) -> String {
+    let output = fixture.run(args);
+    let said = stderr_of(&output);
+    assert_eq!(exit_code(&output), expected, "{args:?}: {said}");
     let lines: Vec<_> = said.lines().collect();
     assert!(
         (1..=3).contains(&lines.len()) && lines.iter().all(|line| line.starts_with("leasehold: ")),
@@ -20,10 +20,10 @@ fn refused(stage: &Stage, args: &[&str], expected: i32) -> String {
 }
 
 #[test]
-fn bad_words_are_told_in_three_lines() {
-    let stage = Stage::sqlite();
-    stage.write("garbage", "garbage\n");
-    stage.write("bad.toml", "x = 1\n");
+fn bad_arguments_are_reported_in_three_lines() {
+    let fixture = Fixture::sqlite();
+    fixture.write("garbage", "garbage\n");
+    fixture.write("bad.toml", "x = 1\n");
     let cases: &[(&str, i32, &str)] = &[
         ("run a{b -- true", 125, "name"),
         ("run n", 125, "no command"),
@@ -80,15 +80,15 @@ fn bad_words_are_told_in_three_lines() {
     ];
     for (line, expected, word) in cases {
         let args: Vec<&str> = line.split(' ').collect();
-        let said = refused(&stage, &args, *expected);
+        let said = refused_output(&fixture, &args, *expected);
         assert!(said.contains(word), "{line}: {said}");
         assert!(!said.contains("hunter2"), "{line}: {said}");
     }
 }
 
-/// Each verb that needs the store says what it could not do, which store, and why; not only that something was refused.
+/// Each verb that needs the store reports what failed, which store, and why.
 #[test]
-fn a_store_that_is_not_there_is_named_with_the_reason() {
+fn an_unreachable_store_is_named_with_the_reason() {
     let verbs: &[(&str, i32)] = &[
         ("run n -- true", 125),
         ("acquire n --token-file t", 2),
@@ -104,18 +104,15 @@ fn a_store_that_is_not_there_is_named_with_the_reason() {
     let daemons: &[(&str, i32)] = &[
         ("watch --events", 2),
         ("policy history", 2),
-        (
-            "policy set workflow acquire.on_error fail-closed --for 1m --reason x",
-            2,
-        ),
+        ("policy set workflow acquire.on_error fail-closed --for 1m --reason x", 2),
         ("advise scheduler --from http://127.0.0.1:1", 2),
     ];
     let both = ["redis://127.0.0.1:1", "http://127.0.0.1:1"].map(|store| (store, verbs));
     for (store, verbs) in both.into_iter().chain([("http://127.0.0.1:1", daemons)]) {
-        let stage = Stage::at(store);
+        let fixture = Fixture::with_store(store);
         for (line, expected) in verbs {
             let args: Vec<&str> = line.split(' ').collect();
-            let said = refused(&stage, &args, *expected);
+            let said = refused_output(&fixture, &args, *expected);
             assert!(
                 said.contains("127.0.0.1:1")
                     && said.contains("Connection refused")

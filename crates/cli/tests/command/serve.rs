@@ -1,34 +1,32 @@
-//! The daemon as a process: `run`, `list` and `show` through it, its death under load, its orderly end.
+//! The daemon as a process: `run`, `list` and `show` through it, its death under load, its orderly stop.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests, and what they share"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests, and what they share")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::stage::{BEAT, Frozen, Running, Stage, alive, code, eventually, last_beat, printed, said, uptime};
+use crate::fixture::{
+    BEAT_SCRIPT, Fixture, RunningProcess, StoppedProcess, eventually, exit_code, is_running, last_beat,
+    stderr_of, stdout_of, uptime,
+};
 use leasehold::clock::{BootClock, Clock, ClockExt, Moment};
 use leasehold::{Acquired, Error};
 use rustix::process::Signal;
 
-/// A daemon on a SQLite file in the stage's folder.
-struct Daemon {
-    running: Running,
+/// A daemon on a SQLite file in the fixture's folder.
+struct DaemonProcess {
+    running: RunningProcess,
     url: String,
 }
 
-fn serve(stage: &Stage, listen: &str, more: &[&str]) -> Daemon {
+fn serve(fixture: &Fixture, listen: &str, more: &[&str]) -> DaemonProcess {
     let mut args = vec!["serve", "--listen", listen, "--state"];
-    let state = stage.path("state").display().to_string();
+    let state = fixture.path("state").display().to_string();
     args.push(&state);
     args.extend(more);
-    let running = stage.start(&args);
+    let running = fixture.start(&args);
     let mut url = String::new();
     eventually("the daemon to serve", || {
         let said = running.stderr();
@@ -36,16 +34,16 @@ fn serve(stage: &Stage, listen: &str, more: &[&str]) -> Daemon {
         url = found.unwrap_or_default().to_owned();
         !url.is_empty() && said.ends_with('\n')
     });
-    Daemon { running, url }
+    DaemonProcess { running, url }
 }
 
-/// `run` cannot tell a daemon's URL from the store itself.
+/// Verbs behave the same with a daemon's URL and with the store itself.
 #[test]
 fn run_list_and_show_are_the_same_through_a_daemon() {
-    let behind = Stage::sqlite();
+    let behind = Fixture::sqlite();
     let daemon = serve(&behind, "127.0.0.1:0", &[]);
-    let stage = Stage::at(&daemon.url);
-    let mut first = stage.start(&[
+    let fixture = Fixture::with_store(&daemon.url);
+    let mut first = fixture.start(&[
         "--holder",
         "first",
         "run",
@@ -53,141 +51,111 @@ fn run_list_and_show_are_the_same_through_a_daemon() {
         "echo $LEASEHOLD_FENCE $LEASEHOLD_STORE > fence; while [ ! -e stop ]; do sleep 0.02; done; exit 7",
         "job:1",
     ]);
-    let line = stage.line("fence");
+    let line = fixture.wait_for_line("fence");
     let (fence, store) = line.split_once(' ').unwrap();
     assert_eq!(store, daemon.url);
-    let busy = stage.run(&["run", "-n", "job:1", "true"]);
-    assert_eq!(code(&busy), 124, "{}", said(&busy));
-    assert!(said(&busy).contains("held by first"), "{}", said(&busy));
-    // Both ways see the same.
-    for at in [&stage, &behind] {
-        let listed = printed(&at.run(&["list", "job:"]));
+    let busy = fixture.run(&["run", "-n", "job:1", "true"]);
+    assert_eq!(exit_code(&busy), 124, "{}", stderr_of(&busy));
+    assert!(stderr_of(&busy).contains("held by first"), "{}", stderr_of(&busy));
+    // Both URLs show the same.
+    for at in [&fixture, &behind] {
+        let listed = stdout_of(&at.run(&["list", "job:"]));
         assert!(listed.contains("first") && listed.contains(fence), "{listed}");
-        assert_eq!(code(&at.run(&["show", "job:1"])), 0);
+        assert_eq!(exit_code(&at.run(&["show", "job:1"])), 0);
     }
-    // A waiter behind the daemon gets in when the holder has gone.
-    let mut second = stage.start(&["run", "-w", "50s", "-c", "echo $LEASEHOLD_FENCE > next", "job:1"]);
-    stage.write("stop", "");
-    assert_eq!(
-        (first.code(), first.stderr().as_str()),
-        (7, ""),
-        "the command's own code"
-    );
-    assert_eq!(second.code(), 0, "{}", second.stderr());
-    let next: u64 = stage.line("next").parse().unwrap();
+    // A waiter behind the daemon gets the lock when the holder has ended.
+    let mut second = fixture.start(&["run", "-w", "50s", "-c", "echo $LEASEHOLD_FENCE > next", "job:1"]);
+    fixture.write("stop", "");
+    assert_eq!((first.wait_exit_code(), first.stderr().as_str()), (7, ""), "the command's own code");
+    assert_eq!(second.wait_exit_code(), 0, "{}", second.stderr());
+    let next: u64 = fixture.wait_for_line("next").parse().unwrap();
     assert!(next > fence.parse().unwrap());
-    assert_eq!(code(&stage.run(&["show", "job:1"])), 1);
+    assert_eq!(exit_code(&fixture.run(&["show", "job:1"])), 1);
 }
 
-/// The daemon is silent under a running command; the command is dead before its lease can have run out.
+/// The daemon stops responding while a command runs; the command dies before its lease can expire.
 #[test]
 fn trap_01_a_silent_daemon_ends_the_command_before_the_ttl() {
-    let behind = Stage::sqlite();
+    let behind = Fixture::sqlite();
     let daemon = serve(&behind, "127.0.0.1:0", &[]);
-    let stage = Stage::at(&daemon.url);
-    let script = format!("echo $$ > pid1; {}", BEAT.replace("$1", "beats"));
-    let mut run = stage.start(&["run", "--ttl", "3s", "-c", &script, "demo"]);
-    let pid = stage.pid("pid1");
-    eventually("beats", || stage.read("beats").lines().count() > 2);
-    let frozen = Frozen::new(daemon.running.pid());
+    let fixture = Fixture::with_store(&daemon.url);
+    let script = format!("echo $$ > pid1; {}", BEAT_SCRIPT.replace("$1", "beats"));
+    let mut run = fixture.start(&["run", "--ttl", "3s", "-c", &script, "demo"]);
+    let pid = fixture.pid("pid1");
+    eventually("beats", || fixture.read("beats").lines().count() > 2);
+    let frozen = StoppedProcess::new(daemon.running.pid());
     let over = uptime() + 3.0;
-    assert_eq!(run.code(), 121, "{}", run.stderr());
-    assert!(!alive(pid));
-    assert!(last_beat(&stage.read("beats")) < over);
+    assert_eq!(run.wait_exit_code(), 121, "{}", run.stderr());
+    assert!(!is_running(pid));
+    assert!(last_beat(&fixture.read("beats")) < over);
     drop(frozen);
 }
 
 #[test]
-fn a_daemon_that_is_gone_is_unavailable_and_the_class_decides() {
-    let behind = Stage::sqlite();
+fn for_a_dead_daemon_the_class_decides() {
+    let behind = Fixture::sqlite();
     let mut daemon = serve(&behind, "127.0.0.1:0", &[]);
     daemon.running.signal(Signal::KILL);
-    daemon.running.code();
-    let stage = Stage::at(&daemon.url);
-    let closed = stage.run(&["run", "demo", "true"]);
-    assert_eq!(code(&closed), 125, "{}", said(&closed));
-    assert!(said(&closed).contains("unavailable"), "{}", said(&closed));
-    let open = stage.run(&["run", "--class", "workflow", "demo", "true"]);
-    assert_eq!(code(&open), 0, "{}", said(&open));
-    assert!(said(&open).contains("LOCAL LOCK ONLY"), "{}", said(&open));
-    assert_eq!(code(&stage.run(&["list"])), 2);
+    daemon.running.wait_exit_code();
+    let fixture = Fixture::with_store(&daemon.url);
+    let closed = fixture.run(&["run", "demo", "true"]);
+    assert_eq!(exit_code(&closed), 125, "{}", stderr_of(&closed));
+    assert!(stderr_of(&closed).contains("unavailable"), "{}", stderr_of(&closed));
+    let open = fixture.run(&["run", "--class", "workflow", "demo", "true"]);
+    assert_eq!(exit_code(&open), 0, "{}", stderr_of(&open));
+    assert!(stderr_of(&open).contains("LOCAL LOCK ONLY"), "{}", stderr_of(&open));
+    assert_eq!(exit_code(&fixture.run(&["list"])), 2);
 }
 
 #[test]
-fn strangers_are_kept_out_before_the_start() {
-    let stage = Stage::sqlite();
-    let open = stage.run(&["serve", "--listen", "0.0.0.0:0"]);
-    assert_eq!(code(&open), 2);
+fn serve_requires_tokens_and_tls_on_public_addresses() {
+    let fixture = Fixture::sqlite();
+    let open = fixture.run(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(exit_code(&open), 2);
     assert!(
-        said(&open).contains("--tokens") && said(&open).lines().count() <= 3,
+        stderr_of(&open).contains("--tokens") && stderr_of(&open).lines().count() <= 3,
         "{}",
-        said(&open)
+        stderr_of(&open)
     );
-    let made = stage.run(&[
-        "token",
-        "new",
-        "ci",
-        "--grant",
-        "hold:job",
-        "--file",
-        "tokens.toml",
-    ]);
-    assert_eq!(code(&made), 0, "{}", said(&made));
-    stage.write("ci.token", &printed(&made));
+    let made = fixture.run(&["token", "new", "ci", "--grant", "hold:job", "--file", "tokens.toml"]);
+    assert_eq!(exit_code(&made), 0, "{}", stderr_of(&made));
+    fixture.write("ci.token", &stdout_of(&made));
     let mode = std::os::unix::fs::PermissionsExt::mode(
-        &std::fs::metadata(stage.path("tokens.toml"))
-            .unwrap()
-            .permissions(),
+        &std::fs::metadata(fixture.path("tokens.toml")).unwrap().permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
-    let plain = stage.run(&["serve", "--listen", "0.0.0.0:0", "--tokens", "tokens.toml"]);
-    assert!(said(&plain).contains("--tls-cert"), "{}", said(&plain));
-    // And with a token, its grants and no more.
-    let daemon = serve(&stage, "127.0.0.1:0", &["--tokens", "tokens.toml"]);
-    let path = stage.path("ci.token");
+    let plain = fixture.run(&["serve", "--listen", "0.0.0.0:0", "--tokens", "tokens.toml"]);
+    assert!(stderr_of(&plain).contains("--tls-cert"), "{}", stderr_of(&plain));
+    // A token gives exactly its grants.
+    let daemon = serve(&fixture, "127.0.0.1:0", &["--tokens", "tokens.toml"]);
+    let path = fixture.path("ci.token");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let with = Stage::at(format!("{}?token_file={}", daemon.url, path.display()));
-    assert_eq!(code(&with.run(&["run", "job:1", "true"])), 0);
+    let with = Fixture::with_store(format!("{}?token_file={}", daemon.url, path.display()));
+    assert_eq!(exit_code(&with.run(&["run", "job:1", "true"])), 0);
     let foreign = with.run(&["run", "other:1", "true"]);
-    assert_eq!(code(&foreign), 125, "{}", said(&foreign));
-    let without = Stage::at(&daemon.url);
-    assert!(said(&without.run(&["run", "job:1", "true"])).contains("access denied"));
-    let twice = stage.run(&[
-        "token",
-        "new",
-        "ci",
-        "--grant",
-        "hold:job",
-        "--file",
-        "tokens.toml",
-    ]);
-    assert!(
-        code(&twice) == 2 && said(&twice).contains("twice"),
-        "{}",
-        said(&twice)
-    );
-    assert_eq!(
-        code(&with.run(&["run", "job:1", "true"])),
-        0,
-        "the file is as it was"
-    );
+    assert_eq!(exit_code(&foreign), 125, "{}", stderr_of(&foreign));
+    let without = Fixture::with_store(&daemon.url);
+    assert!(stderr_of(&without.run(&["run", "job:1", "true"])).contains("access denied"));
+    let twice = fixture.run(&["token", "new", "ci", "--grant", "hold:job", "--file", "tokens.toml"]);
+    assert!(exit_code(&twice) == 2 && stderr_of(&twice).contains("twice"), "{}", stderr_of(&twice));
+    assert_eq!(exit_code(&with.run(&["run", "job:1", "true"])), 0, "the file is as it was");
 }
 
 #[test]
 fn the_first_signal_drains_and_the_second_ends_it() {
-    let stage = Stage::sqlite();
-    let mut daemon = serve(&stage, "127.0.0.1:0", &[]);
+    let fixture = Fixture::sqlite();
+    let mut daemon = serve(&fixture, "127.0.0.1:0", &[]);
     daemon.running.signal(Signal::TERM);
-    assert_eq!(daemon.running.code(), 0, "{}", daemon.running.stderr());
-    let mut daemon = serve(&stage, "127.0.0.1:0", &["--drain", "10m"]);
-    // A hold of the daemon that nobody lets go keeps it draining.
+    assert_eq!(daemon.running.wait_exit_code(), 0, "{}", daemon.running.stderr());
+    let mut daemon = serve(&fixture, "127.0.0.1:0", &["--drain", "10m"]);
+    // A daemon-kept hold that is not released keeps the daemon draining.
     let address = daemon.url.trim_start_matches("http://").to_owned();
     post(&address, "/v1/holds", r#"{"name":"job:1","heartbeat_ms":600000}"#);
     daemon.running.signal(Signal::TERM);
-    daemon.running.says("stopping");
-    assert!(!daemon.running.ended());
+    daemon.running.wait_for_stderr("stopping");
+    assert!(!daemon.running.has_ended());
     daemon.running.signal(Signal::TERM);
-    assert_eq!(daemon.running.code(), 1, "{}", daemon.running.stderr());
+    assert_eq!(daemon.running.wait_exit_code(), 1, "{}", daemon.running.stderr());
 }
 
 fn post(address: &str, path: &str, body: &str) -> String {
@@ -206,37 +174,27 @@ fn post(address: &str, path: &str, body: &str) -> String {
     all
 }
 
-/// One grant as its holder saw it.
+/// One grant as its holder observed it.
 #[derive(Debug, Clone, Copy)]
-struct Grant {
+struct UsedGrant {
     fence: u64,
-    /// Before the grant was used.
+    /// Time before its first use.
     from: Moment,
-    /// After the last moment at which it was.
+    /// Time after its last use.
     to: Moment,
 }
 
-/// Killed and started again under load: clients see *unavailable*, their holds stay valid to their deadlines, and nothing is
-/// granted twice.
+/// Killed and restarted under load: clients see *unavailable*, their holds stay valid until their
+/// deadlines, and no lock is granted twice.
 #[test]
 fn killed_under_load_nothing_is_granted_twice() {
-    let stage = Stage::sqlite();
-    let mut daemon = serve(&stage, "127.0.0.1:0", &[]);
-    let (url, listen) = (
-        daemon.url.clone(),
-        daemon.url.trim_start_matches("http://").to_owned(),
-    );
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    let grants: Arc<Mutex<BTreeMap<String, Vec<Grant>>>> = Arc::default();
-    let (stop, unavailable, outlived) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicU64::new(0)),
-        Arc::new(AtomicU64::new(0)),
-    );
+    let fixture = Fixture::sqlite();
+    let mut daemon = serve(&fixture, "127.0.0.1:0", &[]);
+    let (url, listen) = (daemon.url.clone(), daemon.url.trim_start_matches("http://").to_owned());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let grants: Arc<Mutex<BTreeMap<String, Vec<UsedGrant>>>> = Arc::default();
+    let (stop, unavailable, outlived) =
+        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let down = Arc::new(AtomicBool::new(false));
     let mut workers = Vec::new();
     for worker in 0..8 {
@@ -249,7 +207,7 @@ fn killed_under_load_nothing_is_granted_twice() {
             Arc::clone(&down),
         );
         workers.push(runtime.spawn(async move {
-            // A client of its own each: as many processes would have.
+            // One client each, as separate processes would have.
             let locks = leasehold::open(url)
                 .holder(leasehold::Holder::new(&format!("w{worker}")).unwrap())
                 .without_log()
@@ -258,30 +216,25 @@ fn killed_under_load_nothing_is_granted_twice() {
                 .unwrap();
             while !stop.load(Ordering::Relaxed) {
                 let name = format!("job:{}", worker % 3);
-                let class = locks
-                    .class("scheduler")
-                    .ttl(Duration::from_secs(4))
-                    .wait(Duration::from_millis(500));
+                let class =
+                    locks.class("scheduler").ttl(Duration::from_secs(4)).wait(Duration::from_millis(500));
                 match class.acquire(name.clone()).await {
                     Ok(Acquired::Held(hold)) => {
                         let from = BootClock.now();
                         let fence = hold.fence().unwrap().get();
                         let was_down = down.load(Ordering::Relaxed);
-                        BootClock
-                            .sleep(Duration::from_millis(30 + 40 * worker % 100))
-                            .await;
+                        BootClock.sleep(Duration::from_millis(30 + 40 * worker % 100)).await;
                         if !was_down && down.load(Ordering::Relaxed) && hold.check().is_ok() {
                             outlived.fetch_add(1, Ordering::Relaxed);
                         }
                         let to = BootClock.now();
-                        // What a lost hold did last, it did before its deadline.
+                        // A lost hold was last used before its deadline.
                         if hold.check().is_ok() {
-                            grants
-                                .lock()
-                                .unwrap()
-                                .entry(name)
-                                .or_default()
-                                .push(Grant { fence, from, to });
+                            grants.lock().unwrap().entry(name).or_default().push(UsedGrant {
+                                fence,
+                                from,
+                                to,
+                            });
                         }
                         hold.release().await;
                     }
@@ -302,11 +255,9 @@ fn killed_under_load_nothing_is_granted_twice() {
         let refused = unavailable.load(Ordering::Relaxed);
         down.store(true, Ordering::Relaxed);
         daemon.running.signal(Signal::KILL);
-        daemon.running.code();
-        eventually("clients to see that it is unavailable", || {
-            unavailable.load(Ordering::Relaxed) > refused
-        });
-        daemon = serve(&stage, &listen, &[]);
+        daemon.running.wait_exit_code();
+        eventually("clients to see that it is unavailable", || unavailable.load(Ordering::Relaxed) > refused);
+        daemon = serve(&fixture, &listen, &[]);
         down.store(false, Ordering::Relaxed);
     }
     let before = total();
@@ -327,34 +278,25 @@ fn killed_under_load_nothing_is_granted_twice() {
         }
     }
     assert!(checked > 30, "{checked}");
-    println!(
-        "{checked} grants in order, {} outlived their daemon",
-        outlived.load(Ordering::Relaxed)
-    );
+    println!("{checked} grants in order, {} outlived their daemon", outlived.load(Ordering::Relaxed));
 }
 
-/// 10,000 clients that follow or wait, held within 200 MB.
+/// 10,000 clients that follow events or wait, within 200 MB of memory.
 #[test]
 fn ten_thousand_idle_clients() {
     use std::io::{Read, Write};
     let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    let limit = rustix::process::Rlimit {
-        current: hard,
-        maximum: hard,
-    };
+    let limit = rustix::process::Rlimit { current: hard, maximum: hard };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
-    // As many as the system lets one process have.
+    // Limited by the open-file limit of one process.
     let clients =
         usize::try_from(hard.unwrap_or(u64::MAX).saturating_sub(500)).map_or(10_000, |most| most.min(10_000));
-    let behind = Stage::at("memory:");
+    let behind = Fixture::with_store("memory:");
     let daemon = serve(&behind, "127.0.0.1:0", &[]);
     let address = daemon.url.trim_start_matches("http://").to_owned();
     let rss = || -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.running.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
     let before = rss();
@@ -371,7 +313,7 @@ fn ten_thousand_idle_clients() {
         }
         open.push(stream);
     }
-    // Every stream has begun, so every request before it was taken.
+    // Each stream has begun, so each request before it was accepted.
     for stream in open.iter_mut().step_by(2) {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut first = [0; 12];
@@ -381,7 +323,7 @@ fn ten_thousand_idle_clients() {
     let with = rss();
     println!("{clients} idle clients: {before} kB before, {with} kB with them");
     assert!(with < 200 * 1024, "{with} kB");
-    // And it serves.
+    // The daemon still serves requests.
     post(&address, "/v1/locks/job:2/acquire", "{}");
     drop(open);
     post(&address, "/v1/locks/job:3/acquire", "{}");

@@ -1,31 +1,26 @@
-//! The transcripts of `docs/cli` and of the first steps, run: what is printed there is what is printed here.
+//! Runs the transcripts of `docs/cli` and of the first steps, and compares their output.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// The working folder is the whole process's.
-static FOLDER: Mutex<()> = Mutex::new(());
+// The working directory belongs to the whole process, so only one page runs at a time.
+static WORKING_DIRECTORY_LOCK: Mutex<()> = Mutex::new(());
 
-/// Each page on a store, a home and a folder of its own.
-fn page(name: &str) {
-    let _mine = FOLDER.lock().unwrap_or_else(PoisonError::into_inner);
+/// Runs one page with its own store, home and folder.
+fn run_page(name: &str) {
+    let _mine = WORKING_DIRECTORY_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let home = tempfile::tempdir().unwrap();
     let bin = Path::new(env!("CARGO_BIN_EXE_leasehold"));
-    // A page may call it within itself.
+    // A page may start `leasehold` from its own scripts.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(
-        bin.parent()
-            .map(Path::to_path_buf)
-            .into_iter()
-            .chain(std::env::split_paths(&path)),
+        bin.parent().map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path)),
     )
     .unwrap();
-    let page = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
-        .join(name);
-    // Relative paths in a page are seen from an empty folder, not from the page's.
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    // Relative paths in a page refer to an empty folder, not to the page's own.
     std::env::set_current_dir(home.path()).unwrap();
     trycmd::TestCases::new()
         .env("HOME", home.path().to_str().unwrap())
@@ -40,40 +35,40 @@ fn page(name: &str) {
 
 #[test]
 fn first_steps() {
-    page("guide/first-steps.md");
+    run_page("guide/first-steps.md");
 }
 
 #[test]
 fn run() {
-    page("cli/run.md");
+    run_page("cli/run.md");
 }
 
 #[test]
 fn scripts() {
-    page("cli/scripts.md");
+    run_page("cli/scripts.md");
 }
 
 #[test]
 fn looking() {
-    page("cli/looking.md");
+    run_page("cli/looking.md");
 }
 
 #[test]
 fn breaking() {
-    page("cli/break.md");
+    run_page("cli/break.md");
 }
 
 #[test]
 fn policy() {
-    page("cli/policy.md");
+    run_page("cli/policy.md");
 }
 
 #[test]
 fn doctor() {
-    page("cli/doctor.md");
+    run_page("cli/doctor.md");
 }
 
 #[test]
 fn config() {
-    page("cli/config.md");
+    run_page("cli/config.md");
 }

@@ -1,31 +1,32 @@
-//! Processes that share a store, and die, stop or sleep while they hold.
+//! Processes that share a store, and are killed, stopped or paused while they hold leases.
 
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use leasehold_core::store::Answer;
+use leasehold_core::store::AcquireResponse;
 
-use crate::asker::{Asker, SLACK, long};
-use crate::case::Verdict;
+use crate::case::CaseResult;
+use crate::client::{EXPIRY_SLACK, TestClient, long_ttl};
 use crate::fixture::Fixture;
-use crate::pace::{Attempt, Pace, Stopwatch, fairly};
-use crate::patience::wait_for;
-use crate::taker::Taker;
+use crate::pace::{Attempt, Pace, Stopwatch, retry_if_too_slow};
+use crate::polling::wait_for;
+use crate::taker::LockProcess;
 
-/// How long a name may take to become free beyond its time. Generous: only *never* is a failure.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a name may take to become free after its lease has expired.
+/// Generous: only *never* is a failure.
+const FREE_NAME_TIMEOUT: Duration = Duration::from_secs(30);
 
-async fn process(fixture: &dyn Fixture) -> anyhow::Result<Taker> {
+async fn spawn_process(fixture: &dyn Fixture) -> anyhow::Result<LockProcess> {
     let command = fixture.taker().context(
         "the store says that processes can share it: its fixture must say how to start one (`taker`)",
     )?;
-    Taker::spawn(&command).await
+    LockProcess::spawn(&command).await
 }
 
-async fn gets_in_the_end(asker: &Asker) -> anyhow::Result<leasehold_core::Fence> {
-    let granted = wait_for("the name to become free", PATIENCE, async || {
-        match asker.ask(long()).await {
-            Ok(Answer::Granted(grant)) => Some(Ok(grant.fence)),
+async fn wait_until_granted(asker: &TestClient) -> anyhow::Result<leasehold_core::Fence> {
+    let granted = wait_for("the name to become free", FREE_NAME_TIMEOUT, async || {
+        match asker.acquire(long_ttl()).await {
+            Ok(AcquireResponse::Granted(grant)) => Some(Ok(grant.fence)),
             Ok(_) => None,
             Err(failed) => Some(Err(failed)),
         }
@@ -33,33 +34,31 @@ async fn gets_in_the_end(asker: &Asker) -> anyhow::Result<leasehold_core::Fence>
     granted.await.context("L1")?
 }
 
-/// What another process holds is busy here, and free when it gives it back.
-pub async fn another_process_is_kept_out(fixture: &dyn Fixture) -> Verdict {
+/// A lease of another process is busy here, and free after that process releases it.
+pub async fn another_process_is_kept_out(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let mut other = process(fixture).await?;
-    let theirs = other.gets("x", "job:1", long().get()).await?;
-    let a = Asker::new(&store, "job:1", "a")?;
-    let busy = a.finds_busy().await?;
+    let mut other = spawn_process(fixture).await?;
+    let theirs = other.expect_granted("x", "job:1", long_ttl().get()).await?;
+    let a = TestClient::new(&store, "job:1", "a")?;
+    let busy = a.expect_busy().await?;
     ensure!(
+        // The default holder name ends with the process id.
         busy.fence == Some(theirs) && busy.holder.ends_with(&format!(":{}", other.id())),
         "process {} holds with fence {theirs}, and that is reported as {busy:?}",
         other.id()
     );
-    let released = other.tell("release x").await?;
-    ensure!(
-        released == "released",
-        "the other process's release got `{released}`"
-    );
-    let ours = a.gets(long()).await?;
-    let answer = other.tell("ask y job:1 60000").await?;
+    let released = other.send_command("release x").await?;
+    ensure!(released == "released", "the other process's release got `{released}`");
+    let ours = a.expect_granted(long_ttl()).await?;
+    let answer = other.send_command("ask y job:1 60000").await?;
     ensure!(
         answer == "busy a",
         "I1: the other process asked for what we hold with fence {} and got `{answer}`",
         ours.fence
     );
-    other.start(&format!("wait y job:1 60000 {}", PATIENCE.as_millis()))?;
-    a.lets_go().await?;
-    let answer = other.line().await?;
+    other.start_command(&format!("wait y job:1 60000 {}", FREE_NAME_TIMEOUT.as_millis()))?;
+    a.expect_released().await?;
+    let answer = other.next_response().await?;
     ensure!(
         answer.starts_with("granted "),
         "L1: the other process waited for what we gave back and got `{answer}`"
@@ -68,111 +67,102 @@ pub async fn another_process_is_kept_out(fixture: &dyn Fixture) -> Verdict {
 }
 
 /// `kill -9` of a holder: the name is free after its TTL, and not before.
-pub async fn trap_14_killed_process_is_free_after_its_ttl_not_before(fixture: &dyn Fixture) -> Verdict {
+pub async fn trap_14_killed_process_is_free_after_its_ttl_not_before(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    fairly(fixture, async |attempt: Attempt| {
+    retry_if_too_slow(fixture, async |attempt: Attempt| {
         let (name, ttl) = (attempt.name("killed"), attempt.ttl.get() * 2);
-        let mut other = process(fixture).await?;
+        let mut other = spawn_process(fixture).await?;
         let watch = Stopwatch::start(fixture);
-        let theirs = other.gets("x", &name, ttl).await?;
-        // It dies in the middle of keeping another lease alive, which must come free as well.
+        let theirs = other.expect_granted("x", &name, ttl).await?;
+        // The process dies while it keeps another lease alive, which must become free as well.
         let kept = attempt.name("kept");
-        other.gets("y", &kept, ttl).await?;
-        let holding = other.tell(&format!("hold y {}", (ttl / 8).as_millis())).await?;
-        ensure!(
-            holding == "holding",
-            "told to go on renewing, it answered `{holding}`"
-        );
+        other.expect_granted("y", &kept, ttl).await?;
+        let holding = other.send_command(&format!("hold y {}", (ttl / 8).as_millis())).await?;
+        ensure!(holding == "holding", "told to go on renewing, it answered `{holding}`");
         other.kill()?;
-        let a = Asker::new(&store, &name, "a")?;
+        let a = TestClient::new(&store, &name, "a")?;
         let mut checks = 0;
         loop {
-            let answer = a.ask(long()).await?;
-            // The answer was made before this moment: if the time is not over yet, it was not over then.
-            if !watch.within(ttl) {
+            let answer = a.acquire(long_ttl()).await?;
+            // The response was made before now: if the lease has not expired now, it had not then.
+            if !watch.is_within(ttl) {
                 break;
             }
             ensure!(
-                matches!(answer, Answer::Busy(_)),
+                matches!(answer, AcquireResponse::Busy(_)),
                 "I1: a killed process's lease of {ttl:?} was given away before its time: {answer:?}"
             );
             checks += 1;
-            fixture.pass(ttl / 16).await;
+            fixture.wait(ttl / 16).await;
         }
-        let ours = gets_in_the_end(&a).await?;
+        let ours = wait_until_granted(&a).await?;
         ensure!(ours > theirs, "I2: after {theirs} came {ours}");
-        gets_in_the_end(&Asker::new(&store, &kept, "a")?).await?;
-        Ok(if checks > 0 { Pace::Fair } else { Pace::TooSlow })
+        wait_until_granted(&TestClient::new(&store, &kept, "a")?).await?;
+        // Without a check before the expiry, the attempt says nothing about *not before*.
+        Ok(if checks > 0 { Pace::Conclusive } else { Pace::TooSlow })
     })
     .await
 }
 
-/// Stopped for longer than its TTL and continued: its fence is old, its renewal and its release are refused.
-pub async fn trap_05_stopped_past_its_ttl_then_continued(fixture: &dyn Fixture) -> Verdict {
+/// A process stopped for longer than its TTL and continued: its fence is old, so its
+/// renewal and release are refused.
+pub async fn trap_05_stopped_past_its_ttl_then_continued(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let mut other = process(fixture).await?;
-    let ttl = fixture.brief().get() * 2;
-    let theirs = other.gets("x", "job:1", ttl).await?;
-    // It stands still between two commands: one that is stopped inside a transaction may keep a file locked.
+    let mut other = spawn_process(fixture).await?;
+    let ttl = fixture.short_ttl().get() * 2;
+    let theirs = other.expect_granted("x", "job:1", ttl).await?;
+    // It is stopped between two commands: stopped inside a transaction, it
+    // could keep a file locked.
     other.stop()?;
-    fixture.pass(ttl + SLACK).await;
-    let a = Asker::new(&store, "job:1", "a")?;
-    let ours = gets_in_the_end(&a).await?;
-    ensure!(
-        ours > theirs,
-        "I2: the stopped holder has {theirs}, the next one was granted {ours}"
-    );
-    other.cont()?;
+    fixture.wait(ttl + EXPIRY_SLACK).await;
+    let a = TestClient::new(&store, "job:1", "a")?;
+    let ours = wait_until_granted(&a).await?;
+    ensure!(ours > theirs, "I2: the stopped holder has {theirs}, the next one was granted {ours}");
+    other.resume()?;
+    // Renew twice, because the refused release must not have changed anything either.
     for command in ["renew x", "release x", "renew x"] {
-        let answer = other.tell(command).await?;
+        let answer = other.send_command(command).await?;
         ensure!(
             answer == "not-owned",
             "I4: continued after its lease had run out, `{command}` got `{answer}`"
         );
     }
-    a.still_holds(ours).await
+    a.expect_still_held(ours).await
 }
 
-/// `kill -9` of a waiter: the next one gets in all the same.
-pub async fn trap_19_killed_waiter_does_not_block(fixture: &dyn Fixture) -> Verdict {
+/// `kill -9` of a waiter: the next one is granted all the same.
+pub async fn trap_19_killed_waiter_does_not_block(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let mut other = process(fixture).await?;
-    let (a, b) = (
-        Asker::new(&store, "job:1", "a")?,
-        Asker::new(&store, "job:1", "b")?,
-    );
-    a.gets(long()).await?;
-    let answer = other
-        .tell(&format!("queue x job:1 {0} {0}", long().as_millis()))
-        .await?;
-    ensure!(
-        answer == "busy a",
-        "I1: the other process asked to wait and got `{answer}`"
-    );
-    b.queues(long().get()).await?;
+    let mut other = spawn_process(fixture).await?;
+    let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
+    a.expect_granted(long_ttl()).await?;
+    let answer = other.send_command(&format!("queue x job:1 {0} {0}", long_ttl().as_millis())).await?;
+    ensure!(answer == "busy a", "I1: the other process asked to wait and got `{answer}`");
+    // Behind the process that is about to die, so that its entry is first in the queue.
+    b.expect_queued(long_ttl().get()).await?;
     other.kill()?;
-    a.lets_go().await?;
-    gets_in_the_end(&b).await?;
+    a.expect_released().await?;
+    wait_until_granted(&b).await?;
     Ok(())
 }
 
 /// Processes take turns: the fence grows from one to the next.
-pub async fn trap_11_fences_grow_across_processes(fixture: &dyn Fixture) -> Verdict {
+pub async fn trap_11_fences_grow_across_processes(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let mut others = [process(fixture).await?, process(fixture).await?];
+    let mut others = [spawn_process(fixture).await?, spawn_process(fixture).await?];
     let mut last = None;
     for round in 0..5 {
         for other in &mut others {
-            let fence = other.gets(&format!("r{round}"), "job:1", long().get()).await?;
+            let fence = other.expect_granted(&format!("r{round}"), "job:1", long_ttl().get()).await?;
             ensure!(last < Some(fence), "I2: after {last:?} came {fence}");
             last = Some(fence);
-            other.tell(&format!("release r{round}")).await?;
+            other.send_command(&format!("release r{round}")).await?;
         }
-        let a = Asker::new(&store, "job:1", "a")?;
-        let fence = a.gets(long()).await?.fence;
+        let a = TestClient::new(&store, "job:1", "a")?;
+        let fence = a.expect_granted(long_ttl()).await?.fence;
         ensure!(last < Some(fence), "I2: after {last:?} came {fence}");
         last = Some(fence);
-        a.lets_go().await?;
+        a.expect_released().await?;
     }
     Ok(())
 }

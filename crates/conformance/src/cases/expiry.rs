@@ -3,147 +3,137 @@
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use leasehold_core::store::{Answer, Ask, Renewal, Renewed};
+use leasehold_core::store::{AcquireRequest, AcquireResponse, RenewRequest, RenewResponse};
 
-use crate::asker::{Asker, SLACK, WITHIN, long, one};
-use crate::case::Verdict;
+use crate::case::CaseResult;
+use crate::client::{CALL_TIMEOUT, EXPIRY_SLACK, TestClient, long_ttl, single_response};
 use crate::fixture::Fixture;
-use crate::pace::{Attempt, Pace, Stopwatch, fair, fairly};
+use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 
-/// A lease that nobody renews is free after its time.
-pub async fn free_after_the_ttl(fixture: &dyn Fixture) -> Verdict {
+/// A lease that is not renewed is free after its TTL.
+pub async fn free_after_the_ttl(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let got = Asker::new(&store, "job:1", "gone")?.gets(fixture.brief()).await?;
-    fixture.pass(got.lives + SLACK).await;
-    let next = Asker::new(&store, "job:1", "next")?;
-    match next.ask(long()).await? {
-        Answer::Granted(_) => Ok(()),
-        other => bail!(
-            "L1: a lease of {:?} is not free {SLACK:?} after its end: {other:?}",
-            got.lives
-        ),
+    let got = TestClient::new(&store, "job:1", "gone")?.expect_granted(fixture.short_ttl()).await?;
+    fixture.wait(got.lifetime + EXPIRY_SLACK).await;
+    let next = TestClient::new(&store, "job:1", "next")?;
+    match next.acquire(long_ttl()).await? {
+        AcquireResponse::Granted(_) => Ok(()),
+        other => {
+            bail!("L1: a lease of {:?} is not free {EXPIRY_SLACK:?} after its end: {other:?}", got.lifetime)
+        }
     }
 }
 
-/// A lease is not free before its time, counted from before it was asked for.
-pub async fn not_before_the_ttl(fixture: &dyn Fixture) -> Verdict {
+/// A lease is not free before its TTL, counted from before the request.
+pub async fn not_before_the_ttl(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    fairly(fixture, async |attempt: Attempt| {
+    retry_if_too_slow(fixture, async |attempt: Attempt| {
         let name = attempt.name("early");
-        let holder = Asker::new(&store, &name, "holder")?;
+        let holder = TestClient::new(&store, &name, "holder")?;
         let watch = Stopwatch::start(fixture);
-        let got = holder.gets(attempt.ttl).await?;
-        let checks = busy_until(
+        let got = holder.expect_granted(attempt.ttl).await?;
+        let checks = expect_busy_until(
             fixture,
-            &Asker::new(&store, &name, "early")?,
+            &TestClient::new(&store, &name, "early")?,
             &watch,
             Duration::ZERO,
-            got.lives,
+            got.lifetime,
         )
         .await?;
-        Ok(if checks > 0 { Pace::Fair } else { Pace::TooSlow })
+        // Without a check before the expiry, the attempt says nothing.
+        Ok(if checks > 0 { Pace::Conclusive } else { Pace::TooSlow })
     })
     .await
 }
 
-/// After an unclean loss the name stays shut for the lock delay on top of the TTL, and no longer.
-pub async fn lock_delay_keeps_an_unreleased_name_shut(fixture: &dyn Fixture) -> Verdict {
+/// Without a release the name stays locked for the lock delay on top of the TTL, and no longer.
+pub async fn lock_delay_keeps_an_unreleased_name_shut(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    fairly(fixture, async |attempt: Attempt| {
+    retry_if_too_slow(fixture, async |attempt: Attempt| {
         let name = attempt.name("delayed");
-        let holder = Asker::new(&store, &name, "holder")?;
-        let ask = Ask {
-            lock_delay: attempt.ttl.get(),
-            ..holder.plain(attempt.ttl)
-        };
+        let holder = TestClient::new(&store, &name, "holder")?;
+        let ask = AcquireRequest { lock_delay: attempt.ttl.get(), ..holder.acquire_request(attempt.ttl) };
         let watch = Stopwatch::start(fixture);
-        let got = holder.gets_by(&ask).await?;
-        let next = Asker::new(&store, &name, "next")?;
-        let checks = busy_until(fixture, &next, &watch, attempt.ttl.get(), got.lives).await?;
-        fixture.pass(got.lives + SLACK).await;
-        let answer = next.ask(long()).await?;
+        let got = holder.expect_granted_with(&ask).await?;
+        let next = TestClient::new(&store, &name, "next")?;
+        let checks = expect_busy_until(fixture, &next, &watch, attempt.ttl.get(), got.lifetime).await?;
+        fixture.wait(got.lifetime + EXPIRY_SLACK).await;
+        let answer = next.acquire(long_ttl()).await?;
         ensure!(
-            matches!(answer, Answer::Granted(_)),
-            "L1: a lease kept for {:?} is not free {SLACK:?} after its end: {answer:?}",
-            got.lives
+            matches!(answer, AcquireResponse::Granted(_)),
+            "L1: a lease kept for {:?} is not free {EXPIRY_SLACK:?} after its end: {answer:?}",
+            got.lifetime
         );
-        Ok(if checks > 0 { Pace::Fair } else { Pace::TooSlow })
+        Ok(if checks > 0 { Pace::Conclusive } else { Pace::TooSlow })
     })
     .await
 }
 
-/// A clean release frees the name at once, whatever the lock delay.
-pub async fn lock_delay_ends_with_a_release(fixture: &dyn Fixture) -> Verdict {
+/// A release frees the name at once, whatever the lock delay.
+pub async fn lock_delay_ends_with_a_release(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let (a, b) = (
-        Asker::new(&store, "job:1", "a")?,
-        Asker::new(&store, "job:1", "b")?,
-    );
-    let ask = Ask {
-        lock_delay: Duration::from_secs(600),
-        ..a.plain(long())
-    };
-    a.gets_by(&ask).await?;
-    a.lets_go().await?;
-    b.gets(long()).await?;
+    let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
+    let ask = AcquireRequest { lock_delay: Duration::from_secs(600), ..a.acquire_request(long_ttl()) };
+    a.expect_granted_with(&ask).await?;
+    a.expect_released().await?;
+    b.expect_granted(long_ttl()).await?;
     Ok(())
 }
 
-/// A renewal brings its own lock delay.
-pub async fn lock_delay_goes_with_a_renewal(fixture: &dyn Fixture) -> Verdict {
+/// A renewal carries its own lock delay.
+pub async fn lock_delay_goes_with_a_renewal(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    fairly(fixture, async |attempt: Attempt| {
+    retry_if_too_slow(fixture, async |attempt: Attempt| {
         let name = attempt.name("renewed");
-        let holder = Asker::new(&store, &name, "holder")?;
-        let got = holder.gets(attempt.ttl).await?;
+        let holder = TestClient::new(&store, &name, "holder")?;
+        let got = holder.expect_granted(attempt.ttl).await?;
         let watch = Stopwatch::start(fixture);
-        let renewal = Renewal {
-            lock_delay: attempt.ttl.get(),
-            ..holder.renewal(got.fence, attempt.ttl)
-        };
-        let renewed = one(store.renew(std::slice::from_ref(&renewal), WITHIN).await)??;
-        ensure!(
-            matches!(renewed, Renewed::Extended { .. }),
-            "I4: the owner's renewal got {renewed:?}"
-        );
-        let next = Asker::new(&store, &name, "next")?;
-        let checks = busy_until(fixture, &next, &watch, attempt.ttl.get(), renewal.kept()).await?;
-        fixture.pass(renewal.kept() + SLACK).await;
-        let answer = next.ask(long()).await?;
+        let renewal =
+            RenewRequest { lock_delay: attempt.ttl.get(), ..holder.renew_request(got.fence, attempt.ttl) };
+        let renewed = single_response(store.renew(std::slice::from_ref(&renewal), CALL_TIMEOUT).await)??;
+        ensure!(matches!(renewed, RenewResponse::Extended { .. }), "I4: the owner's renewal got {renewed:?}");
+        let next = TestClient::new(&store, &name, "next")?;
+        let checks =
+            expect_busy_until(fixture, &next, &watch, attempt.ttl.get(), renewal.store_ttl()).await?;
+        fixture.wait(renewal.store_ttl() + EXPIRY_SLACK).await;
+        let answer = next.acquire(long_ttl()).await?;
         fair!(
-            // A store with coarser times than ours rounds up, and cannot say so in a renewal.
-            got.lives == attempt.ttl.get(),
-            matches!(answer, Answer::Granted(_)),
-            "L1: a lease renewed for {:?} is not free {SLACK:?} after its end: {answer:?}",
-            renewal.kept()
+            // A store with coarser times rounds up, and cannot report that in a renewal.
+            got.lifetime == attempt.ttl.get(),
+            matches!(answer, AcquireResponse::Granted(_)),
+            "L1: a lease renewed for {:?} is not free {EXPIRY_SLACK:?} after its end: {answer:?}",
+            renewal.store_ttl()
         );
-        Ok(if checks > 0 { Pace::Fair } else { Pace::TooSlow })
+        Ok(if checks > 0 { Pace::Conclusive } else { Pace::TooSlow })
     })
     .await
 }
 
-/// Asks again and again until `until` has passed on the watch; every answer that came before then must be *busy*.
-/// Returns how many came between `from` and `until`: none means that the machine was too slow to tell.
-async fn busy_until(
+/// Polls until `until` has passed on the watch; every response before then must be
+/// *busy*. Returns the number of responses between `from` and `until`; zero means that
+/// the machine was too slow to tell.
+async fn expect_busy_until(
     fixture: &dyn Fixture,
-    asker: &Asker,
+    asker: &TestClient,
     watch: &Stopwatch,
     from: Duration,
     until: Duration,
 ) -> anyhow::Result<u32> {
     let mut checks = 0;
     loop {
-        let counts = !watch.within(from);
-        let answer = asker.ask(long()).await?;
-        // The answer was made before this moment: if the time is not over yet, it was not over then.
-        if !watch.within(until) {
+        // Read before the request, so that only requests sent after `from` count.
+        let counts = !watch.is_within(from);
+        let answer = asker.acquire(long_ttl()).await?;
+        // The response was made before now: if the lease has not expired now, it had not then.
+        if !watch.is_within(until) {
             return Ok(checks);
         }
         ensure!(
-            matches!(answer, Answer::Busy(_)),
+            matches!(answer, AcquireResponse::Busy(_)),
             "I1: the lease is kept for {until:?} and another got it before that: {answer:?}"
         );
         checks += u32::from(counts);
-        fixture.pass(until / 16).await;
+        // Sixteen polls per lifetime are enough to catch an early expiry.
+        fixture.wait(until / 16).await;
     }
 }

@@ -1,38 +1,35 @@
-//! What people are shown: live leases, in order, without secrets (O1) and without what they did not ask for (I12).
+//! Inspect and list: live leases, in order, without secrets (O1) and without other names (I12).
 
 use anyhow::{Context, bail, ensure};
-use leasehold_core::store::{Cause, SharedStore};
+use leasehold_core::store::{SharedStore, StoreErrorKind};
 
-use crate::asker::{Asker, Got, SLACK, WITHIN, long};
-use crate::case::Verdict;
+use crate::case::CaseResult;
+use crate::client::{CALL_TIMEOUT, EXPIRY_SLACK, TestClient, TestGrant, long_ttl};
 use crate::fixture::Fixture;
 
-async fn hold(store: &SharedStore, names: &[&str]) -> anyhow::Result<Vec<Asker>> {
+async fn acquire_all(store: &SharedStore, names: &[&str]) -> anyhow::Result<Vec<TestClient>> {
     let mut held = Vec::new();
     for name in names {
-        let asker = Asker::new(store, name, "holder")?;
-        asker.gets(long()).await?;
+        let asker = TestClient::new(store, name, "holder")?;
+        asker.expect_granted(long_ttl()).await?;
         held.push(asker);
     }
     Ok(held)
 }
 
-async fn listed(store: &SharedStore, prefix: &str, limit: usize) -> anyhow::Result<(Vec<String>, bool)> {
-    let listing = store.list(prefix, limit, WITHIN).await?;
+async fn list_names(store: &SharedStore, prefix: &str, limit: usize) -> anyhow::Result<(Vec<String>, bool)> {
+    let listing = store.list(prefix, limit, CALL_TIMEOUT).await?;
     let names = listing.leases.iter().map(|lease| lease.name.to_string());
     Ok((names.collect(), listing.truncated))
 }
 
-/// A name shows its lease while there is one, with who, what and how long.
-pub async fn inspect_shows_live_leases_only(fixture: &dyn Fixture) -> Verdict {
+/// Inspect shows a lease while it is live, with its holder, fence and remaining time.
+pub async fn inspect_shows_live_leases_only(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let (a, b) = (
-        Asker::new(&store, "job:1", "web-1:7")?,
-        Asker::new(&store, "job:2", "b")?,
-    );
-    ensure!(a.sees().await?.is_none(), "a name that nobody took shows a lease");
-    let Got { fence, lives } = a.gets(long()).await?;
-    let shown = a.sees().await?.context("a live lease is not shown")?;
+    let (a, b) = (TestClient::new(&store, "job:1", "web-1:7")?, TestClient::new(&store, "job:2", "b")?);
+    ensure!(a.inspect().await?.is_none(), "a name that no client took shows a lease");
+    let TestGrant { fence, lifetime: lives } = a.expect_granted(long_ttl()).await?;
+    let shown = a.inspect().await?.context("a live lease is not shown")?;
     ensure!(
         shown.name == a.name
             && shown.holder == "web-1:7"
@@ -41,67 +38,59 @@ pub async fn inspect_shows_live_leases_only(fixture: &dyn Fixture) -> Verdict {
         "a lease of `web-1:7`, class `conformance`, fence {fence} is shown as {shown:?}"
     );
     ensure!(
-        shown
-            .remaining
-            .is_some_and(|left| left <= lives && left > lives / 2),
+        shown.remaining.is_some_and(|left| left <= lives && left > lives / 2),
         "of {lives:?}, {:?} is said to be left a moment after the grant",
         shown.remaining
     );
     ensure!(
+        // Optional: a store need not record when it granted a lease.
         shown.age.is_none_or(|age| age < lives / 2),
         "a lease granted a moment ago is said to be {:?} old",
         shown.age
     );
-    a.lets_go().await?;
-    ensure!(a.sees().await?.is_none(), "a released lease is still shown");
-    let brief = b.gets(fixture.brief()).await?;
-    fixture.pass(brief.lives + SLACK).await;
-    ensure!(b.sees().await?.is_none(), "a lease that ran out is still shown");
+    a.expect_released().await?;
+    ensure!(a.inspect().await?.is_none(), "a released lease is still shown");
+    let brief = b.expect_granted(fixture.short_ttl()).await?;
+    fixture.wait(brief.lifetime + EXPIRY_SLACK).await;
+    ensure!(b.inspect().await?.is_none(), "a lease that ran out is still shown");
     Ok(())
 }
 
 /// Nothing that is shown, printed or logged contains a token's secret.
-pub async fn no_token_is_shown(fixture: &dyn Fixture) -> Verdict {
+pub async fn no_token_is_shown(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let (a, b) = (
-        Asker::new(&store, "job:1", "a")?,
-        Asker::new(&store, "job:1", "b")?,
-    );
-    a.gets(long()).await?;
-    let mut shown = format!(
-        "{:?} {:?} {store:?} {}",
-        b.finds_busy().await?,
-        a.sees().await?,
-        store.describe()
-    );
+    let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
+    a.expect_granted(long_ttl()).await?;
+    let mut shown =
+        format!("{:?} {:?} {store:?} {}", b.expect_busy().await?, a.inspect().await?, store.describe());
     if store.capabilities().list {
-        shown.push_str(&format!("{:?}", store.list("", 10, WITHIN).await?));
+        shown.push_str(&format!("{:?}", store.list("", 10, CALL_TIMEOUT).await?));
     }
     for asker in [&a, &b] {
         ensure!(
             !shown.contains(asker.token.random()),
-            "O1: a token's secret is shown to everybody who looks at its lease"
+            "O1: inspecting a lease shows the secret of its token"
         );
     }
     Ok(())
 }
 
-/// A store that cannot list says so, definitely; one that says it can does.
-pub async fn cannot_list_is_said(fixture: &dyn Fixture) -> Verdict {
+/// A store that cannot list returns a definite error; one that says it can, does.
+pub async fn cannot_list_is_said(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let can = store.capabilities().list;
-    match store.list("", 10, WITHIN).await {
+    match store.list("", 10, CALL_TIMEOUT).await {
         Ok(_) if can => Ok(()),
-        Err(refused) if !can && refused.cause == Cause::Unsupported && !refused.unknown => Ok(()),
+        Err(refused) if !can && refused.kind == StoreErrorKind::Unsupported && !refused.unknown => Ok(()),
         other => bail!("the store says that it can list: {can}, and answers {other:?}"),
     }
 }
 
-/// In the order of the names' bytes.
-pub async fn names_are_in_order(fixture: &dyn Fixture) -> Verdict {
+/// Names come in byte order.
+pub async fn names_are_in_order(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    hold(&store, &["b", "a:2", "a:10", "é", "B", "a", "_", "~"]).await?;
-    let (names, truncated) = listed(&store, "", 100).await?;
+    acquire_all(&store, &["b", "a:2", "a:10", "é", "B", "a", "_", "~"]).await?;
+    let (names, truncated) = list_names(&store, "", 100).await?;
     ensure!(
         names == ["B", "_", "a", "a:10", "a:2", "b", "~", "é"] && !truncated,
         "listed out of order or cut (truncated: {truncated}): {names:?}"
@@ -110,14 +99,12 @@ pub async fn names_are_in_order(fixture: &dyn Fixture) -> Verdict {
 }
 
 /// A prefix is text, not a pattern.
-pub async fn prefix_is_literal(fixture: &dyn Fixture) -> Verdict {
+pub async fn prefix_is_literal(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let names = ["a*b", "a", "aXb", "a_b", "a%b", "a[X]b", "A", "b", "a?b", "a\\b"];
-    hold(&store, &names).await?;
-    for prefix in [
-        "a*", "a_", "a%", "a[X]", "a?", "a\\", "A", "a", "aX", "*", "%", "?", "c",
-    ] {
-        let (listed, _) = listed(&store, prefix, 100).await?;
+    acquire_all(&store, &names).await?;
+    for prefix in ["a*", "a_", "a%", "a[X]", "a?", "a\\", "A", "a", "aX", "*", "%", "?", "c"] {
+        let (listed, _) = list_names(&store, prefix, 100).await?;
         let mut wanted: Vec<_> = names.iter().filter(|name| name.starts_with(prefix)).collect();
         wanted.sort();
         ensure!(
@@ -128,16 +115,13 @@ pub async fn prefix_is_literal(fixture: &dyn Fixture) -> Verdict {
     Ok(())
 }
 
-/// No more than the limit, the first ones, and it is said that there are more.
-pub async fn limit_and_truncation(fixture: &dyn Fixture) -> Verdict {
+/// A listing has at most `limit` leases, the first ones, and says whether there are more.
+pub async fn limit_and_truncation(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    hold(&store, &["l:4", "l:2", "l:5", "l:1", "l:3", "other"]).await?;
+    acquire_all(&store, &["l:4", "l:2", "l:5", "l:1", "l:3", "other"]).await?;
     for (limit, wanted, more) in [(3, 3, true), (4, 4, true), (5, 5, false), (6, 5, false)] {
-        let (names, truncated) = listed(&store, "l:", limit).await?;
-        let first: Vec<_> = ["l:1", "l:2", "l:3", "l:4", "l:5"]
-            .into_iter()
-            .take(wanted)
-            .collect();
+        let (names, truncated) = list_names(&store, "l:", limit).await?;
+        let first: Vec<_> = ["l:1", "l:2", "l:3", "l:4", "l:5"].into_iter().take(wanted).collect();
         ensure!(
             names == first && truncated == more,
             "five leases, a limit of {limit}: listed {names:?}, truncated: {truncated}"
@@ -146,20 +130,17 @@ pub async fn limit_and_truncation(fixture: &dyn Fixture) -> Verdict {
     Ok(())
 }
 
-/// Neither what ran out nor what was given back.
-pub async fn only_live_leases_are_listed(fixture: &dyn Fixture) -> Verdict {
+/// Expired and released leases are not listed.
+pub async fn only_live_leases_are_listed(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let held = hold(&store, &["live", "released"]).await?;
-    let gone = Asker::new(&store, "gone", "holder")?;
-    let brief = gone.gets(fixture.brief()).await?;
+    let held = acquire_all(&store, &["live", "released"]).await?;
+    let gone = TestClient::new(&store, "gone", "holder")?;
+    let brief = gone.expect_granted(fixture.short_ttl()).await?;
     for asker in held.iter().filter(|asker| asker.name.as_str() == "released") {
-        asker.lets_go().await?;
+        asker.expect_released().await?;
     }
-    fixture.pass(brief.lives + SLACK).await;
-    let (names, _) = listed(&store, "", 100).await?;
-    ensure!(
-        names == ["live"],
-        "of `live`, `released` and `gone` are listed {names:?}"
-    );
+    fixture.wait(brief.lifetime + EXPIRY_SLACK).await;
+    let (names, _) = list_names(&store, "", 100).await?;
+    ensure!(names == ["live"], "of `live`, `released` and `gone` are listed {names:?}");
     Ok(())
 }

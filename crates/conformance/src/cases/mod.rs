@@ -1,4 +1,4 @@
-//! The cases, a file for each part of the contract. Each takes a fixture of its own.
+//! The cases, one file for each part of the contract. Each case gets its own fixture.
 
 pub mod ambiguity;
 pub mod crossprocess;

@@ -1,4 +1,4 @@
-//! Names are text, whatever they look like to a query, a pattern or a path (invariant I12).
+//! Names are plain text, whatever they mean to a query, a pattern or a path (invariant I12).
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use anyhow::{Context, ensure};
 use leasehold_core::rng::{RandomExt, SeededRandom};
 use leasehold_core::store::SharedStore;
 
-use crate::asker::{Asker, WITHIN, long};
-use crate::case::Verdict;
+use crate::case::CaseResult;
+use crate::client::{CALL_TIMEOUT, TestClient, long_ttl};
 use crate::fixture::Fixture;
 
-/// Names that have hurt somebody's store: separators, patterns, quotes, statements, paths, look-alikes.
-const HOSTILE: &[&str] = &[
+/// Names that have broken stores: separators, patterns, quotes, statements, paths, look-alikes.
+const HOSTILE_NAMES: &[&str] = &[
     "a",
     "a:",
     ":a",
@@ -92,25 +92,20 @@ const HOSTILE: &[&str] = &[
     "\u{fffd}",
 ];
 
-/// Hostile names are each a name of their own.
-pub async fn hostile_names_do_not_collide(fixture: &dyn Fixture) -> Verdict {
+/// Hostile names do not collide.
+pub async fn hostile_names_do_not_collide(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    // The longest names, alike but for one byte at either end.
-    let filler = "x".repeat(fixture.longest_name() - 1);
-    let wide = "é".repeat(fixture.longest_name() / 2);
-    let longest = [
-        format!("{filler}y"),
-        format!("{filler}z"),
-        format!("y{filler}"),
-        filler,
-        wide,
-    ];
-    let names = HOSTILE.iter().map(|name| (*name).to_owned()).chain(longest);
-    apart(&store, names.collect()).await
+    // The longest names, which differ only in one byte at either end.
+    let filler = "x".repeat(fixture.max_name_bytes() - 1);
+    let wide = "é".repeat(fixture.max_name_bytes() / 2);
+    let longest = [format!("{filler}y"), format!("{filler}z"), format!("y{filler}"), filler, wide];
+    let names = HOSTILE_NAMES.iter().map(|name| (*name).to_owned()).chain(longest);
+    ensure_independent(&store, names.collect()).await
 }
 
-/// Random names of hostile characters are each a name of their own.
-pub async fn random_names_do_not_collide(fixture: &dyn Fixture) -> Verdict {
+/// Random names of hostile characters do not collide.
+pub async fn random_names_do_not_collide(fixture: &dyn Fixture) -> CaseResult {
+    // Fixed, so that a failure can be repeated.
     const SEED: u64 = 20_240_229;
     const LETTERS: &[char] = &[
         'a', 'A', ':', '*', '?', '[', ']', '%', '_', '\'', '"', '\\', '/', '-', '0', 'é', '🔒', '|',
@@ -119,30 +114,22 @@ pub async fn random_names_do_not_collide(fixture: &dyn Fixture) -> Verdict {
     let store = fixture.open().await?;
     let random = SeededRandom::new(SEED);
     let pick = |bound: usize| usize::try_from(random.below(u64::try_from(bound).unwrap_or(1))).unwrap_or(0);
-    let names = (0..60).map(|_| {
-        (0..=pick(6))
-            .filter_map(|_| LETTERS.get(pick(LETTERS.len())))
-            .collect::<String>()
-    });
-    apart(&store, names.collect())
-        .await
-        .with_context(|| format!("seed {SEED}"))
+    let names =
+        (0..60).map(|_| (0..=pick(6)).filter_map(|_| LETTERS.get(pick(LETTERS.len()))).collect::<String>());
+    ensure_independent(&store, names.collect()).await.with_context(|| format!("seed {SEED}"))
 }
 
-/// Takes all of them, looks at all of them, and gives them back one by one: none touches another.
-async fn apart(store: &SharedStore, names: BTreeSet<String>) -> Verdict {
+/// Acquires all names, inspects them, and releases them one by one: none affects another.
+async fn ensure_independent(store: &SharedStore, names: BTreeSet<String>) -> CaseResult {
     let mut held = Vec::new();
     for (number, name) in names.iter().enumerate() {
-        let asker = Asker::new(store, name, &format!("holder-{number}"))?;
-        let got = asker
-            .gets(long())
-            .await
-            .context("I12: two names are one to the store")?;
+        let asker = TestClient::new(store, name, &format!("holder-{number}"))?;
+        let got = asker.expect_granted(long_ttl()).await.context("I12: two names are one to the store")?;
         held.push((asker, got));
     }
     for (asker, got) in &held {
         let shown = asker
-            .sees()
+            .inspect()
             .await?
             .with_context(|| format!("I12: the lease of {:?} is not shown", asker.name))?;
         ensure!(
@@ -155,7 +142,7 @@ async fn apart(store: &SharedStore, names: BTreeSet<String>) -> Verdict {
         );
     }
     if store.capabilities().list {
-        let shown = store.list("", names.len() + 10, WITHIN).await?;
+        let shown = store.list("", names.len() + 10, CALL_TIMEOUT).await?;
         let shown: BTreeSet<_> = shown.leases.iter().map(|lease| lease.name.to_string()).collect();
         ensure!(
             shown == names,
@@ -164,15 +151,15 @@ async fn apart(store: &SharedStore, names: BTreeSet<String>) -> Verdict {
             names.difference(&shown).collect::<Vec<_>>()
         );
     }
-    // From both ends at once, so that neighbours in any order are freed while the other is held.
+    // One half first, so that neighbours in any order are freed while the other is still held.
     let half = held.len() / 2;
     let (gone, kept) = held.split_at(half);
     for (asker, _) in gone {
-        asker.lets_go().await?;
+        asker.expect_released().await?;
     }
     for (asker, got) in kept {
-        asker.still_holds(got.fence).await?;
-        asker.lets_go().await?;
+        asker.expect_still_held(got.fence).await?;
+        asker.expect_released().await?;
     }
     Ok(())
 }

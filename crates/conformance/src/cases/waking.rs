@@ -1,134 +1,118 @@
-//! Hints: the first waiter is told, nobody else, and nothing depends on it (liveness L2).
+//! Wake-ups: only the first waiter is woken, and nothing depends on it (liveness L2).
 
 use std::time::Duration;
 
 use anyhow::ensure;
-use leasehold_core::clock::until;
-use leasehold_core::store::CLAIM;
+use leasehold_core::clock::run_until;
+use leasehold_core::store::HANDOVER_CLAIM_TTL;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::asker::{Asker, SLACK, long};
-use crate::case::Verdict;
+use crate::case::CaseResult;
+use crate::client::{EXPIRY_SLACK, TestClient, long_ttl};
 use crate::fixture::Fixture;
-use crate::pace::{Attempt, Pace, Stopwatch, fair, fairly};
+use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 
-/// How long a hint may take before it counts as lost. Generous: hints are not judged by speed.
-const HINT: Duration = Duration::from_secs(20);
+/// How long a wake-up may take before it counts as lost. Generous: wake-ups
+/// are not judged by speed.
+const WAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A waiter's registration that no case outlives.
-const KEEP: Duration = Duration::from_secs(120);
+/// Lifetime of a queue entry that no case outlives.
+const WAITER_TTL: Duration = Duration::from_secs(120);
 
-/// The waiter that is handed the lease is told.
-pub async fn hint_arrives(fixture: &dyn Fixture) -> Verdict {
+/// The waiter that is handed the lease is woken.
+pub async fn hint_arrives(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let (a, b) = (
-        Asker::new(&store, "job:1", "a")?,
-        Asker::new(&store, "job:1", "b")?,
-    );
-    a.gets(long()).await?;
-    let mut rings = Rings::default();
-    rings.of(0, &b);
-    b.queues(KEEP).await?;
-    // The waiter waits already when the release comes.
-    rings.settle(fixture).await?;
-    a.lets_go().await?;
+    let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
+    a.expect_granted(long_ttl()).await?;
+    let mut rings = WakeLog::default();
+    rings.record(0, &b);
+    b.expect_queued(WAITER_TTL).await?;
+    // The waiter must already be waiting when the release comes.
+    rings.drop_early_wakeups(fixture).await?;
+    a.expect_released().await?;
     ensure!(
-        rings.next(fixture, HINT).await == Some(0),
-        "the first waiter was not woken within {HINT:?} of the release"
+        rings.next_woken(fixture, WAKE_TIMEOUT).await == Some(0),
+        "the first waiter was not woken within {WAKE_TIMEOUT:?} of the release"
     );
     Ok(())
 }
 
-/// A hint that comes between the ask and the wait is not lost.
-pub async fn hint_before_the_wait_is_remembered(fixture: &dyn Fixture) -> Verdict {
+/// A wake-up between the acquire and the wait is not lost.
+pub async fn hint_before_the_wait_is_remembered(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let (a, b) = (
-        Asker::new(&store, "job:1", "a")?,
-        Asker::new(&store, "job:1", "b")?,
-    );
-    a.gets(long()).await?;
+    let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
+    a.expect_granted(long_ttl()).await?;
     let listener = store.listen(&b.name, &b.token);
-    b.queues(KEEP).await?;
-    a.lets_go().await?;
-    // Whatever carries the hint has time to bring it before anybody waits for it.
-    fixture.pass(SLACK * 4).await;
+    b.expect_queued(WAITER_TTL).await?;
+    a.expect_released().await?;
+    // Gives the wake-up time to arrive before the waiter starts to wait.
+    fixture.wait(EXPIRY_SLACK * 4).await;
     let clock = fixture.clock();
     ensure!(
-        until(clock.as_ref(), clock.now() + HINT, listener.woken())
-            .await
-            .is_some(),
+        run_until(clock.as_ref(), clock.now() + WAKE_TIMEOUT, listener.notified()).await.is_some(),
         "a hint that came before the waiter waited is lost"
     );
     Ok(())
 }
 
-/// One release wakes the first waiter and nobody else.
-pub async fn trap_18_one_release_wakes_one(fixture: &dyn Fixture) -> Verdict {
+/// One release wakes the first waiter and no other.
+pub async fn trap_18_one_release_wakes_one(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    fairly(fixture, async |attempt: Attempt| {
+    retry_if_too_slow(fixture, async |attempt: Attempt| {
         let name = attempt.name("woken");
-        let holder = Asker::new(&store, &name, "holder")?;
-        holder.gets(long()).await?;
-        let mut rings = Rings::default();
+        let holder = TestClient::new(&store, &name, "holder")?;
+        holder.expect_granted(long_ttl()).await?;
+        let mut rings = WakeLog::default();
         for number in 0..20 {
-            let waiter = Asker::new(&store, &name, &format!("waiter-{number}"))?;
-            rings.of(number, &waiter);
-            waiter.queues(KEEP).await?;
+            let waiter = TestClient::new(&store, &name, &format!("waiter-{number}"))?;
+            rings.record(number, &waiter);
+            waiter.expect_queued(WAITER_TTL).await?;
         }
-        rings.settle(fixture).await?;
+        rings.drop_early_wakeups(fixture).await?;
         let watch = Stopwatch::start(fixture);
-        holder.lets_go().await?;
-        let first = rings.next(fixture, HINT).await;
-        ensure!(
-            first.is_some(),
-            "20 wait, and nobody was woken within {HINT:?} of the release"
-        );
+        holder.expect_released().await?;
+        let first = rings.next_woken(fixture, WAKE_TIMEOUT).await;
+        ensure!(first.is_some(), "20 wait, and none was woken within {WAKE_TIMEOUT:?} of the release");
         fair!(
-            // A claim that ran out may be passed on, so later rings can have another reason.
-            watch.within(CLAIM),
+            // An expired claim may be passed on, so later wake-ups can have another reason.
+            watch.is_within(HANDOVER_CLAIM_TTL),
             first == Some(0),
             "20 wait for one release; woken is {first:?}, and should be waiter 0"
         );
-        let second = rings.next(fixture, CLAIM / 2).await;
+        // Half a claim: after a whole one, the store may rightly wake the next waiter.
+        let second = rings.next_woken(fixture, HANDOVER_CLAIM_TTL / 2).await;
         fair!(
-            watch.within(CLAIM),
+            watch.is_within(HANDOVER_CLAIM_TTL),
             second.is_none(),
             "one release woke waiter 0 and then {second:?}"
         );
-        Ok(Pace::Fair)
+        Ok(Pace::Conclusive)
     })
     .await
 }
 
-/// Every ring of some waiters' bells, in the order they came.
-struct Rings {
-    tell: UnboundedSender<usize>,
-    told: UnboundedReceiver<usize>,
+/// Every wake-up of some waiters, in order of arrival.
+struct WakeLog {
+    sender: UnboundedSender<usize>,
+    receiver: UnboundedReceiver<usize>,
     listening: JoinSet<()>,
 }
 
-impl Default for Rings {
+impl Default for WakeLog {
     fn default() -> Self {
         let (tell, told) = unbounded_channel();
-        Self {
-            tell,
-            told,
-            listening: JoinSet::new(),
-        }
+        Self { sender: tell, receiver: told, listening: JoinSet::new() }
     }
 }
 
-impl Rings {
-    /// Listens for this waiter, from now on.
-    fn of(&mut self, number: usize, waiter: &Asker) {
-        let (listener, tell) = (
-            waiter.store.listen(&waiter.name, &waiter.token),
-            self.tell.clone(),
-        );
+impl WakeLog {
+    /// Records the wake-ups of this waiter from now on.
+    fn record(&mut self, number: usize, waiter: &TestClient) {
+        let (listener, tell) = (waiter.store.listen(&waiter.name, &waiter.token), self.sender.clone());
         self.listening.spawn(async move {
             loop {
-                listener.woken().await;
+                listener.notified().await;
                 if tell.send(number).is_err() {
                     return;
                 }
@@ -136,12 +120,12 @@ impl Rings {
         });
     }
 
-    /// Forgets the rings that came before anything happened: a store may say "ask again" once it has
-    /// subscribed. Twice per waiter is enough for that; more is a spin.
-    async fn settle(&mut self, fixture: &dyn Fixture) -> Verdict {
-        fixture.pass(SLACK * 4).await;
+    /// Drops the wake-ups that came before the release: a store may wake all listeners once it has
+    /// subscribed. Two per waiter are allowed; more is a busy loop.
+    async fn drop_early_wakeups(&mut self, fixture: &dyn Fixture) -> CaseResult {
+        fixture.wait(EXPIRY_SLACK * 4).await;
         let mut early = 0;
-        while self.told.try_recv().is_ok() {
+        while self.receiver.try_recv().is_ok() {
             early += 1;
         }
         let waiters = self.listening.len();
@@ -152,11 +136,9 @@ impl Rings {
         Ok(())
     }
 
-    /// Whose bell rings next, if one does.
-    async fn next(&mut self, fixture: &dyn Fixture, limit: Duration) -> Option<usize> {
+    /// The number of the waiter that is woken next; `None` if none is within the limit.
+    async fn next_woken(&mut self, fixture: &dyn Fixture, limit: Duration) -> Option<usize> {
         let clock = fixture.clock();
-        until(clock.as_ref(), clock.now() + limit, self.told.recv())
-            .await
-            .flatten()
+        run_until(clock.as_ref(), clock.now() + limit, self.receiver.recv()).await.flatten()
     }
 }

@@ -1,4 +1,4 @@
-//! The memory store as a fixture, plain or behind something else.
+//! The memory store as a fixture, plain or behind an adapter.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use leasehold_core::clock::{RuntimeClock, SharedClock};
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::store::SharedStore;
 
-/// Puts something before a store.
+/// Wraps a store in an adapter.
 type Wrap = Box<dyn Fn(SharedStore, SharedClock) -> SharedStore + Send + Sync>;
 
 /// A fresh memory store on the runtime's clock.
@@ -20,12 +20,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// As it is.
+    /// Creates a fixture without an adapter.
     pub(crate) fn fresh() -> Self {
         Self::behind(|store, _| store)
     }
 
-    /// Every handle behind what `wrap` makes of it.
+    /// Wraps every handle with `wrap`.
     pub(crate) fn behind(
         wrap: impl Fn(SharedStore, SharedClock) -> SharedStore + Send + Sync + 'static,
     ) -> Self {
@@ -38,13 +38,13 @@ impl Memory {
         }
     }
 
-    /// With this much less room for names.
+    /// Reduces the length limit of names by this much.
     pub(crate) fn shorter_names(mut self, by: usize) -> Self {
         self.longest_name -= by;
         self
     }
 
-    /// The store without what stands before it.
+    /// The store without its adapter.
     pub(crate) fn plain(&self) -> SharedStore {
         Arc::new(self.store.clone())
     }
@@ -60,7 +60,7 @@ impl Fixture for Memory {
         Arc::clone(&self.clock)
     }
 
-    fn longest_name(&self) -> usize {
+    fn max_name_bytes(&self) -> usize {
         self.longest_name
     }
 }

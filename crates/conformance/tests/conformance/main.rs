@@ -1,11 +1,11 @@
-//! The suite on what is built into the core, and the proof that it can fail.
+//! The suite on the core's own stores and adapters, and the proof that every case can fail.
 #![allow(clippy::unwrap_used, reason = "fixtures are made outside of test functions")]
 
-mod bare;
-mod bent;
-mod broken;
+mod defects;
 mod fixture;
 mod memory;
+mod minimal_store;
+mod mutant_store;
 mod prefixed;
 mod quiet_chaos;
 mod socket;

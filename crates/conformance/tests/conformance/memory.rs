@@ -1,4 +1,4 @@
-//! The reference store passes every case, under virtual time.
+//! The memory store passes every case, under virtual time.
 
 use crate::fixture::Memory;
 

@@ -1,11 +1,11 @@
-//! A fault injector without orders is invisible.
+//! A fault injector without configured faults changes nothing.
 
-use leasehold_core::adapter::Chaos;
+use leasehold_core::adapter::FaultyStore;
 
 use crate::fixture::Memory;
 
 leasehold_conformance::suite! {
     time: Virtual,
-    fixture: Memory::behind(|store, clock| Chaos::new(store, clock).store()),
+    fixture: Memory::behind(|store, clock| FaultyStore::new(store, clock).store()),
     skips: ["crossprocess::*"],
 }

@@ -1,7 +1,8 @@
-//! One acquire as a pure state machine: ask, wait, ask again, give up.
+//! One acquire as a pure state machine: request, wait, retry, give up.
 //!
-//! A time-out is not a no: an ask that was not answered may have been granted. The machine then asks again with the
-//! same token, which a store answers with the same grant, or gives up and says that an undo is owed.
+//! A timeout is not a refusal: a request without a response may have been granted. The machine then
+//! retries with the same token, which a store answers with the same grant. Or it gives up and
+//! reports that an undo is needed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,95 +10,93 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::deadline::deadline;
 use crate::policy::{Class, Enforcement, OnError};
-use crate::store::{Answer, Busy, Cause, Failure, Grant};
+use crate::store::{AcquireResponse, BusyLease, Grant, StoreError, StoreErrorKind};
 
-/// The longest pause between two asks of a waiter: a lost hint costs no more than this.
-pub const POLL: Duration = Duration::from_secs(1);
-/// How long a waiter's registration outlives its last ask.
-pub const REGISTERED: Duration = Duration::from_secs(4);
+/// The maximum delay between two requests of a waiter: a lost wake-up costs no more than this.
+pub const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the store keeps a waiter after its last request. Several poll intervals, so that one
+/// lost retry does not cost the waiter its position.
+pub const WAITER_REGISTRATION_TTL: Duration = Duration::from_secs(4);
 
-/// What to do next.
+/// The next step of the driver.
 #[derive(Debug, PartialEq)]
-pub enum Next {
-    /// Ask the store, for at most `within`.
-    Ask {
-        /// The budget of this call.
+pub enum AcquireStep {
+    /// Send the request, with the timeout `within`.
+    Send {
+        /// The timeout of this call.
         within: Duration,
-        /// Register as a waiter if busy.
+        /// Register as a waiter for this long if busy.
         queue: Option<Duration>,
     },
-    /// Sleep until then, or until woken; then [`Acquiring::rested`].
-    Rest {
-        /// The end of the sleep.
+    /// Sleep until then or until a wake-up; then call [`AcquireMachine::on_wake`].
+    Sleep {
+        /// When to retry without a wake-up.
         until: Moment,
     },
-    /// It is over.
-    End(End),
+    /// The acquire ended.
+    End(AcquireOutcome),
 }
 
-/// How an acquire ended.
+/// The result of an acquire.
 #[derive(Debug, PartialEq)]
-pub enum End {
-    /// Granted.
+pub enum AcquireOutcome {
+    /// The lease was granted and can still be used.
     Held {
-        /// Taken before the confirmed ask was sent.
+        /// Send time of the confirmed request; the deadline counts from it.
         sent_at: Moment,
-        /// Fence and, if it differs, TTL.
+        /// The fence, and the TTL if it differs from the request.
         grant: Grant,
     },
-    /// Someone else has it.
-    Busy(Busy),
-    /// The store could not be asked; the class is fail-closed.
+    /// Another holder kept the lock until the wait ended.
+    Busy(BusyLease),
+    /// The store did not answer and the class is fail-closed.
     Unavailable {
-        /// Why.
-        cause: Cause,
-        /// What the store said last.
+        /// The kind of the last store error.
+        cause: StoreErrorKind,
+        /// The text of the last store error.
         message: String,
     },
-    /// The store could not be asked; the class is fail-open (or only a shadow of fail-closed).
+    /// The store did not answer and the class is fail-open, or a shadow of fail-closed.
     FallBack {
-        /// Why.
-        cause: Cause,
-        /// What the store said last.
+        /// The kind of the last store error.
+        cause: StoreErrorKind,
+        /// The text of the last store error.
         message: String,
     },
-    /// A grant came too late to be used.
+    /// The grant arrived after its own deadline.
     TooLate,
 }
 
-/// One acquire.
+/// The state of one acquire.
 #[derive(Debug)]
-pub struct Acquiring {
-    /// What is asked for, and by which its time counts.
+pub struct AcquireMachine {
+    // The class at the beginning: the request was made with its TTL and timeouts.
     class: Arc<Class>,
-    /// A store that cannot be asked does not keep it from running.
-    open: bool,
+    // A store outage ends in a local-only hold. Follows the class in force.
+    fail_open: bool,
     started: Moment,
-    /// The end of waiting for a busy name.
     wait_until: Moment,
-    /// When the store last stopped answering: the class's time-out counts from here.
+    // Send time of the first failure since the last response: the class's timeout counts from here.
     failing_since: Option<Moment>,
-    /// Failures since the last answer.
     failures: u32,
-    /// The next delay, before jitter.
     delay: Duration,
-    /// The last answer, and when it came.
-    last_busy: Option<(Busy, Moment)>,
-    /// An ask may have been applied without our knowing, or may still arrive.
-    ambiguous: bool,
-    /// A waiter entry may be in the store.
+    last_busy: Option<(BusyLease, Moment)>,
+    // A request may have been granted without a response, or may still arrive.
+    maybe_granted: bool,
+    // A request was sent and its call has not ended. An acquire that is dropped now needs an undo.
+    in_flight: bool,
     queued: bool,
-    /// The store can hand over: register as a waiter.
     can_queue: bool,
 }
 
-impl Acquiring {
-    /// An acquire that begins now. `wait` is the request's, which may differ from the class's.
+impl AcquireMachine {
+    /// Starts an acquire. `wait` is the rest of the request's wait, which may differ from the
+    /// class's.
     #[must_use]
     pub fn new(class: Arc<Class>, wait: Duration, can_queue: bool, now: Moment) -> Self {
-        let delay = class.acquire.retry.min(longest());
+        let delay = class.acquire.retry.min(max_delay());
         Self {
-            open: opens(&class),
+            fail_open: fails_open(&class),
             class,
             started: now,
             wait_until: now + wait,
@@ -105,183 +104,195 @@ impl Acquiring {
             failures: 0,
             delay,
             last_busy: None,
-            ambiguous: false,
+            maybe_granted: false,
+            in_flight: false,
             queued: false,
             can_queue,
         }
     }
 
-    /// When it began.
+    /// When the acquire began.
     #[must_use]
     pub fn started(&self) -> Moment {
         self.started
     }
 
-    /// The class has changed since it began. What was asked for stays; how an error ends is for the class in force to say.
+    /// Follows a policy change. The terms of the request stay; only the reaction to an error
+    /// follows the class in force.
     pub fn policy_changed(&mut self, class: &Class) {
-        self.open = opens(class);
+        self.fail_open = fails_open(class);
     }
 
-    /// An error ends in a hold that is local only, as the class in force says.
+    /// Returns true if an error ends in a local-only hold under the class in force.
     #[must_use]
     pub fn falls_back(&self) -> bool {
-        self.open
+        self.fail_open
     }
 
-    /// The next ask.
+    /// Returns the next request, with its timeout.
     #[must_use]
-    pub fn ask(&mut self, now: Moment) -> Next {
+    pub fn next_request(&mut self, now: Moment) -> AcquireStep {
         let timeout = self.class.acquire.timeout;
         let mut within = match self.failing_since {
             Some(since) => timeout.saturating_sub(now.since(since)),
             None => timeout,
         };
         if self.last_busy.is_some() {
-            // The wait ends on time even if the store does not answer this one.
+            // The wait must end on time even if this request gets no response.
             within = within.min(self.wait_until.since(now));
         }
-        let queue = (self.can_queue && now < self.wait_until).then_some(REGISTERED);
+        let queue = (self.can_queue && now < self.wait_until).then_some(WAITER_REGISTRATION_TTL);
         self.queued |= queue.is_some();
-        Next::Ask { within, queue }
+        AcquireStep::Send { within, queue }
     }
 
-    /// The store answered an ask that was sent at `sent_at`.
+    /// Records that the request of the last [`AcquireStep::Send`] is on its way.
+    pub fn on_sent(&mut self) {
+        self.in_flight = true;
+    }
+
+    /// Handles a response to the request sent at `sent_at`.
     #[must_use]
-    pub fn answered(&mut self, answer: Answer, sent_at: Moment, now: Moment, random: u64) -> Next {
+    pub fn on_response(
+        &mut self,
+        answer: AcquireResponse,
+        sent_at: Moment,
+        now: Moment,
+        random: u64,
+    ) -> AcquireStep {
+        self.in_flight = false;
         self.failing_since = None;
         self.failures = 0;
         match answer {
-            Answer::Granted(grant) => {
-                let ttl = self.class.counted(grant.ttl);
+            AcquireResponse::Granted(grant) => {
+                let ttl = self.class.granted_ttl(grant.ttl);
+                // The lease belongs to this token but cannot be used: it must be released.
                 if deadline(sent_at, ttl, &self.class) <= now {
-                    self.ambiguous = true; // it is ours and must be given back
-                    return Next::End(End::TooLate);
+                    self.maybe_granted = true;
+                    return AcquireStep::End(AcquireOutcome::TooLate);
                 }
                 self.queued = false;
-                Next::End(End::Held { sent_at, grant })
+                AcquireStep::End(AcquireOutcome::Held { sent_at, grant })
             }
-            Answer::Busy(busy) => {
+            AcquireResponse::Busy(busy) => {
                 let remaining = busy.remaining;
                 self.last_busy = Some((busy, now));
                 if now >= self.wait_until {
-                    return self.give_up(now);
+                    return self.end_busy(now);
                 }
-                // The end of the lease, and a little at random: all who wait for it would ask at once.
-                let over = remaining.map_or(Duration::MAX, |left| {
-                    left + Duration::from_millis(1 + random % 20)
-                });
-                let pause = self.pause(random).min(over);
-                Next::Rest {
-                    until: (now + pause).min(self.wait_until),
-                }
+                // Retry when the lease expires, plus jitter: otherwise all its waiters would retry
+                // at once.
+                let over =
+                    remaining.map_or(Duration::MAX, |left| left + Duration::from_millis(1 + random % 20));
+                let pause = self.next_delay(random).min(over);
+                AcquireStep::Sleep { until: (now + pause).min(self.wait_until) }
             }
-            // Only an undo of ours voids a token, and a token that was undone is not asked with again.
-            Answer::Void => self.fail(
-                Cause::Corrupt,
+            // Only an undo by this client voids a token, and an undone token is not used again.
+            AcquireResponse::Void => self.end_with_error(
+                StoreErrorKind::Corrupt,
                 "the store has voided this acquire's token".to_owned(),
                 now,
             ),
         }
     }
 
-    /// The store did not answer.
+    /// Handles a failed request.
     #[must_use]
-    pub fn failed(&mut self, failure: &Failure, sent_at: Moment, now: Moment, random: u64) -> Next {
-        self.ambiguous |= failure.unknown;
+    pub fn on_error(
+        &mut self,
+        failure: &StoreError,
+        sent_at: Moment,
+        now: Moment,
+        random: u64,
+    ) -> AcquireStep {
+        self.in_flight = false;
+        self.maybe_granted |= failure.unknown;
         self.failures += 1;
         let since = *self.failing_since.get_or_insert(sent_at);
         if self.last_busy.is_some() && now >= self.wait_until {
-            return self.give_up(now);
+            return self.end_busy(now);
         }
-        // A class that tries once asks again only to learn what became of an unknown.
+        // A class with a single try retries once, only to learn the outcome of an unknown request.
         let one_try = self.wait_until <= self.started;
-        let again = if one_try {
-            failure.unknown && self.failures < 2
-        } else {
-            true
-        };
+        let again = if one_try { failure.unknown && self.failures < 2 } else { true };
         let limit = since + self.class.acquire.timeout;
-        let until = now + self.pause(random);
-        if !failure.transient() || !again || until >= limit {
-            return self.fail(failure.cause, failure.message().to_owned(), now);
+        let until = now + self.next_delay(random);
+        if !failure.is_transient() || !again || until >= limit {
+            return self.end_with_error(failure.kind, failure.message().to_owned(), now);
         }
-        Next::Rest {
-            until: if self.last_busy.is_some() {
-                until.min(self.wait_until)
-            } else {
-                until
-            },
+        AcquireStep::Sleep {
+            until: if self.last_busy.is_some() { until.min(self.wait_until) } else { until },
         }
     }
 
-    /// The breaker did not let the ask through: nothing was sent.
+    /// Handles a refusal by the breaker: nothing was sent.
     #[must_use]
-    pub fn refused(&mut self, why: String, now: Moment) -> Next {
-        self.fail(Cause::Unreachable, why, now)
+    pub fn on_refused(&mut self, why: String, now: Moment) -> AcquireStep {
+        self.end_with_error(StoreErrorKind::Unreachable, why, now)
     }
 
-    /// A rest is over, or a hint has come.
+    /// Handles the end of a sleep or a wake-up.
     #[must_use]
-    pub fn rested(&mut self, now: Moment) -> Next {
+    pub fn on_wake(&mut self, now: Moment) -> AcquireStep {
         if self.last_busy.is_some() && now >= self.wait_until {
-            self.give_up(now)
+            self.end_busy(now)
         } else {
-            self.ask(now)
+            self.next_request(now)
         }
     }
 
-    /// Something of it may be left in the store if it does not end in a hold.
+    /// Returns true if a lease or waiter may be left in the store when the acquire ends without a
+    /// hold, or is dropped now.
     #[must_use]
-    pub fn owes_undo(&self) -> bool {
-        self.ambiguous || self.queued
+    pub fn needs_undo(&self) -> bool {
+        self.in_flight || self.maybe_granted || self.queued
     }
 
-    /// A repeated or unanswered ask may still arrive: its hold must leave a tombstone when it releases.
+    /// Returns true if a retried or unanswered request may still arrive. The hold's release must
+    /// then leave a tombstone.
     #[must_use]
-    pub fn ambiguous(&self) -> bool {
-        self.ambiguous
+    pub fn maybe_granted(&self) -> bool {
+        self.maybe_granted
     }
 
-    fn give_up(&mut self, now: Moment) -> Next {
-        let mut busy = Busy::default();
+    fn end_busy(&mut self, now: Moment) -> AcquireStep {
+        let mut busy = BusyLease::default();
         if let Some((last, seen)) = self.last_busy.take() {
             busy = last;
-            // As of now, not of the last poll.
+            // Relative to now, not to the last response.
             busy.remaining = busy.remaining.map(|left| left.saturating_sub(now.since(seen)));
         }
-        Next::End(End::Busy(busy))
+        AcquireStep::End(AcquireOutcome::Busy(busy))
     }
 
-    fn fail(&mut self, cause: Cause, message: String, now: Moment) -> Next {
-        // Fail-open is for a store that cannot be asked, never for contention: as long as the lease that was last
-        // seen lasts, running would be a known overlap.
-        let held = |(busy, seen): &(Busy, Moment)| busy.remaining.is_none_or(|left| now < *seen + left);
-        if self.open && self.last_busy.as_ref().is_some_and(held) {
-            return self.give_up(now);
+    fn end_with_error(&mut self, cause: StoreErrorKind, message: String, now: Moment) -> AcquireStep {
+        // Fail-open covers an outage, never contention: while the last seen lease is live, running
+        // would be a known overlap.
+        let held = |(busy, seen): &(BusyLease, Moment)| busy.remaining.is_none_or(|left| now < *seen + left);
+        if self.fail_open && self.last_busy.as_ref().is_some_and(held) {
+            return self.end_busy(now);
         }
-        Next::End(if self.open {
-            End::FallBack { cause, message }
+        AcquireStep::End(if self.fail_open {
+            AcquireOutcome::FallBack { cause, message }
         } else {
-            End::Unavailable { cause, message }
+            AcquireOutcome::Unavailable { cause, message }
         })
     }
 
-    /// The next delay: grows by half each time, jittered from half to one and a half.
-    fn pause(&mut self, random: u64) -> Duration {
-        let pause = self
-            .delay
-            .mul_f64(0.5 + (random >> 11) as f64 / (1_u64 << 53) as f64);
-        self.delay = (self.delay * 3 / 2).min(longest());
+    /// The next delay: grows by half each time, with jitter from half to one and a half.
+    fn next_delay(&mut self, random: u64) -> Duration {
+        let pause = self.delay.mul_f64(0.5 + (random >> 11) as f64 / (1_u64 << 53) as f64);
+        self.delay = (self.delay * 3 / 2).min(max_delay());
         pause.max(Duration::from_millis(1))
     }
 }
 
-/// The longest delay before jitter, the first one included: with its greatest jitter it is one poll, not more.
-fn longest() -> Duration {
-    POLL * 2 / 3
+// Applies to the first delay too. With the largest jitter it is one poll interval.
+fn max_delay() -> Duration {
+    MAX_POLL_INTERVAL * 2 / 3
 }
 
-/// Fail-open, or only the shadow of fail-closed.
-fn opens(class: &Class) -> bool {
+// A shadow policy must not refuse work, so it acts like fail-open.
+fn fails_open(class: &Class) -> bool {
     class.acquire.on_error == OnError::FailOpen || class.mode == Enforcement::Shadow
 }

@@ -1,11 +1,15 @@
-//! Ask, wait, ask again; undo what is ambiguous.
+//! The acquire: a pure machine that decides, and the one async driver that runs it.
 
-mod enter;
+mod client_acquire;
+mod driver;
+mod gate_entry;
 mod machine;
-mod seen;
-mod shell;
 #[cfg(test)]
 mod tests;
+mod undo;
+mod wait_observation;
 
-pub use machine::{Acquiring, End, Next, POLL, REGISTERED};
-pub(crate) use shell::acquire;
+pub(crate) use client_acquire::acquire;
+pub use driver::{AcquireDriver, AcquireHooks, CallAdmission, DriverIo, NoHooks, Stopped};
+pub use machine::{AcquireMachine, AcquireOutcome, AcquireStep, MAX_POLL_INTERVAL, WAITER_REGISTRATION_TTL};
+pub use undo::Undo;

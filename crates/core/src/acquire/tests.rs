@@ -1,13 +1,13 @@
-//! Rules of an acquire that hold to the instant; what holds through every history of answers is a property test
-//! (`tests/sim/property/acquire.rs`). Time is plain milliseconds; it begins at 0.
+//! Rules of the acquire machine that hold to the millisecond. Rules for every sequence of responses
+//! are property tests (`tests/sim/property/acquire.rs`). Time is in plain milliseconds from 0.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Acquiring, End, Next};
+use super::{AcquireMachine, AcquireOutcome, AcquireStep};
 use crate::clock::Moment;
 use crate::policy::{Class, OnError, PolicyBook};
-use crate::store::{Answer, Busy, Cause, Failure};
+use crate::store::{AcquireResponse, BusyLease, StoreError, StoreErrorKind};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -17,7 +17,7 @@ fn at(millis: u64) -> Moment {
     Moment::from_nanos((1_000_000 + millis) * 1_000_000)
 }
 
-/// Asks for 2 s, rests for 600 ms at first.
+// Timeout 2 s, first delay 600 ms.
 fn class(on_error: OnError) -> Arc<Class> {
     let mut class = (*PolicyBook::builtin().class("scheduler", Moment::ZERO).unwrap()).clone();
     class.acquire.on_error = on_error;
@@ -26,67 +26,58 @@ fn class(on_error: OnError) -> Arc<Class> {
     Arc::new(class)
 }
 
-fn acquiring(on_error: OnError, wait: u64) -> Acquiring {
-    Acquiring::new(class(on_error), ms(wait), false, at(0))
+fn machine(on_error: OnError, wait: u64) -> AcquireMachine {
+    AcquireMachine::new(class(on_error), ms(wait), false, at(0))
 }
 
-fn busy(remaining: u64) -> Answer {
-    Answer::Busy(Busy {
-        remaining: Some(ms(remaining)),
-        ..Busy::default()
-    })
+fn busy(remaining: u64) -> AcquireResponse {
+    AcquireResponse::Busy(BusyLease { remaining: Some(ms(remaining)), ..BusyLease::default() })
 }
 
-fn unknown() -> Failure {
-    Failure::unknown(Cause::TimedOut, "no answer")
+fn unknown() -> StoreError {
+    StoreError::unknown(StoreErrorKind::TimedOut, "no answer")
 }
 
-/// Half of the random bits: a rest of its plain length.
-const MIDDLE: u64 = 1 << 63;
+// The middle of the random range: the delay without jitter.
+const NO_JITTER: u64 = 1 << 63;
 
 #[test]
-fn a_waiter_comes_when_the_lease_is_over_and_not_in_step_with_others() {
+fn a_waiter_retries_with_jitter_when_the_lease_expires() {
     for (random, late) in [(0, 1), (19, 20), (20, 1), (39, 20)] {
-        let mut waits = acquiring(OnError::FailClosed, 10_000);
+        let mut waits = machine(OnError::FailClosed, 10_000);
         let until = at(200 + late);
-        assert_eq!(
-            waits.answered(busy(100), at(90), at(100), random),
-            Next::Rest { until }
-        );
+        assert_eq!(waits.on_response(busy(100), at(90), at(100), random), AcquireStep::Sleep { until });
     }
 }
 
 #[test]
-fn one_try_asks_again_once_to_learn_what_became_of_it() {
-    let mut tries = acquiring(OnError::FailClosed, 0);
+fn a_single_try_retries_once_after_an_unknown_outcome() {
+    let mut tries = machine(OnError::FailClosed, 0);
     let until = at(610);
-    assert_eq!(
-        tries.failed(&unknown(), at(0), at(10), MIDDLE),
-        Next::Rest { until }
-    );
-    assert!(matches!(tries.rested(until), Next::Ask { .. }));
-    let end = tries.failed(&unknown(), until, at(620), MIDDLE);
-    assert!(matches!(end, Next::End(End::Unavailable { .. })), "{end:?}");
+    assert_eq!(tries.on_error(&unknown(), at(0), at(10), NO_JITTER), AcquireStep::Sleep { until });
+    assert!(matches!(tries.on_wake(until), AcquireStep::Send { .. }));
+    let end = tries.on_error(&unknown(), until, at(620), NO_JITTER);
+    assert!(matches!(end, AcquireStep::End(AcquireOutcome::Unavailable { .. })), "{end:?}");
 }
 
 #[test]
-fn one_try_that_was_not_done_is_not_tried_again() {
-    let mut tries = acquiring(OnError::FailClosed, 0);
-    let refused = Failure::not_done(Cause::Unreachable, "connection refused");
-    let end = tries.failed(&refused, at(0), at(10), MIDDLE);
-    assert!(matches!(end, Next::End(End::Unavailable { .. })), "{end:?}");
+fn a_single_try_does_not_retry_after_a_definite_failure() {
+    let mut tries = machine(OnError::FailClosed, 0);
+    let refused = StoreError::not_done(StoreErrorKind::Unreachable, "connection refused");
+    let end = tries.on_error(&refused, at(0), at(10), NO_JITTER);
+    assert!(matches!(end, AcquireStep::End(AcquireOutcome::Unavailable { .. })), "{end:?}");
 }
 
-/// To the instant: a lease that is over may be taken for over.
+// The boundary: at its expiry the lease no longer blocks a fallback.
 #[test]
-fn nobody_falls_back_beside_a_lease_that_was_seen() {
+fn no_fallback_while_the_last_seen_lease_is_live() {
     for (fails_at, falls_back) in [(5_099, false), (5_100, true)] {
-        let mut waits = acquiring(OnError::FailOpen, 60_000);
-        let rests = waits.answered(busy(5_000), at(90), at(100), MIDDLE);
-        assert!(matches!(rests, Next::Rest { .. }));
-        let end = waits.refused("the breaker is open".to_owned(), at(fails_at));
+        let mut waits = machine(OnError::FailOpen, 60_000);
+        let rests = waits.on_response(busy(5_000), at(90), at(100), NO_JITTER);
+        assert!(matches!(rests, AcquireStep::Sleep { .. }));
+        let end = waits.on_refused("the breaker is open".to_owned(), at(fails_at));
         assert_eq!(
-            matches!(end, Next::End(End::FallBack { .. })),
+            matches!(end, AcquireStep::End(AcquireOutcome::FallBack { .. })),
             falls_back,
             "{fails_at}: {end:?}"
         );

@@ -1,19 +1,20 @@
-//! What can happen to one call, and how a test orders it.
+//! Faults of one call, and how a test scripts them.
 //!
-//! Three things decide the fate of a call, in this order: a standing order for its verb (`down`, `hang`), the
-//! verb's script (`fail_next(3)`), and seeded chance. The same script and seed give the same run.
+//! Three sources decide about a call, in this order: a standing fault of its operation (`down`,
+//! `hang`), the operation's script (`fail_next(3)`), and seeded chance. The same script and seed
+//! give the same run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::rng::{RandomExt, SeededRandom};
-use crate::store::Cause;
+use crate::store::StoreErrorKind;
 
-/// One verb of [`Store`](crate::store::Store).
+/// One operation of [`Store`](crate::store::Store).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
-pub enum Verb {
+pub enum StoreOp {
     Acquire,
     Renew,
     Release,
@@ -22,57 +23,51 @@ pub enum Verb {
     Promise,
 }
 
-impl Verb {
-    /// Every verb.
-    pub const ALL: [Self; 6] = [
-        Self::Acquire,
-        Self::Renew,
-        Self::Release,
-        Self::Inspect,
-        Self::List,
-        Self::Promise,
-    ];
+impl StoreOp {
+    /// Every operation of the store.
+    pub const ALL: [Self; 6] =
+        [Self::Acquire, Self::Renew, Self::Release, Self::Inspect, Self::List, Self::Promise];
 }
 
-/// What happens to one call.
+/// The fault of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing: it is passed on.
+    /// No fault: the call is passed on.
     Pass,
-    /// It never reaches the store, and says so: definitely not done.
-    Refuse(Cause),
-    /// It never reaches the store, but nobody can tell: unknown.
-    Vanish(Cause),
-    /// It is applied, then the reply is lost: unknown.
+    /// The call never reaches the store and reports *definitely not done*.
+    Refuse(StoreErrorKind),
+    /// The call never reaches the store and reports *unknown*.
+    Vanish(StoreErrorKind),
+    /// The call is applied, but its reply is lost: *unknown*.
     LoseReply,
-    /// It never reaches the store and never ends, until its caller drops it.
+    /// The call never reaches the store and hangs until its caller drops it.
     Hang,
-    /// It is applied and never ends, until its caller drops it.
+    /// The call is applied and hangs until its caller drops it.
     HangAfter,
-    /// It never reaches the store and panics: a defect in the store's own code.
+    /// The call never reaches the store and panics: a defect in the store's code.
     Panic,
 }
 
-/// Chances out of a thousand, each, that a call meets a fault.
+/// The odds of each fault, out of a thousand calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Odds {
-    /// Of [`Fault::Refuse`].
+pub struct FaultOdds {
+    /// Odds of [`Fault::Refuse`].
     pub refuse: u64,
-    /// Of [`Fault::Vanish`].
+    /// Odds of [`Fault::Vanish`].
     pub vanish: u64,
-    /// Of [`Fault::LoseReply`].
+    /// Odds of [`Fault::LoseReply`].
     pub lose_reply: u64,
-    /// Of [`Fault::Hang`]: only for callers that give up by themselves.
+    /// Odds of [`Fault::Hang`]: only for callers with a timeout of their own.
     pub hang: u64,
 }
 
-impl Odds {
-    fn draw(&self, random: &SeededRandom) -> Fault {
+impl FaultOdds {
+    fn pick_fault(&self, random: &SeededRandom) -> Fault {
         let mut left = random.below(1000);
         for (odds, fault) in [
-            (self.refuse, Fault::Refuse(Cause::Unreachable)),
-            (self.vanish, Fault::Vanish(Cause::TimedOut)),
+            (self.refuse, Fault::Refuse(StoreErrorKind::Unreachable)),
+            (self.vanish, Fault::Vanish(StoreErrorKind::TimedOut)),
             (self.lose_reply, Fault::LoseReply),
             (self.hang, Fault::Hang),
         ] {
@@ -85,108 +80,103 @@ impl Odds {
     }
 }
 
-/// What is ordered for one verb, and what has come of it.
+// The faults and counts of one operation.
 #[derive(Debug, Default)]
-struct Plan {
+struct FaultPlan {
     down: bool,
     hang: bool,
     script: VecDeque<Fault>,
-    chance: Option<(SeededRandom, Odds)>,
-    before: Duration,
-    after: Duration,
+    odds: Option<(SeededRandom, FaultOdds)>,
+    delay_before: Duration,
+    delay_after: Duration,
     calls: u64,
     applied: u64,
 }
 
-impl Plan {
-    fn next(&mut self) -> Fault {
+impl FaultPlan {
+    fn next_fault(&mut self) -> Fault {
         if self.hang {
             return Fault::Hang;
         }
         if self.down {
-            return Fault::Refuse(Cause::Unreachable);
+            return Fault::Refuse(StoreErrorKind::Unreachable);
         }
         self.script.pop_front().unwrap_or_else(|| {
-            self.chance
-                .as_ref()
-                .map_or(Fault::Pass, |(random, odds)| odds.draw(random))
+            self.odds.as_ref().map_or(Fault::Pass, |(random, odds)| odds.pick_fault(random))
         })
     }
 }
 
-/// The plans of all verbs, behind one lock so that an order for several is one step.
+// One lock for all operations, so that a change of several is one step.
 #[derive(Debug, Default)]
-pub(super) struct Plans {
-    verbs: Mutex<BTreeMap<Verb, Plan>>,
+pub(super) struct FaultPlans {
+    verbs: Mutex<BTreeMap<StoreOp, FaultPlan>>,
 }
 
-impl Plans {
-    /// A call has come: what is to become of it, and the delays before and after.
-    pub(super) fn call(&self, verb: Verb) -> (Fault, Duration, Duration) {
+impl FaultPlans {
+    /// Counts a call and returns its fault and the delays before and after.
+    pub(super) fn next_call(&self, verb: StoreOp) -> (Fault, Duration, Duration) {
         let mut verbs = self.lock();
         let plan = verbs.entry(verb).or_default();
         plan.calls += 1;
-        (plan.next(), plan.before, plan.after)
+        (plan.next_fault(), plan.delay_before, plan.delay_after)
     }
 
-    /// The inner store has answered a call.
-    pub(super) fn applied(&self, verb: Verb) {
+    /// Counts an answer of the inner store.
+    pub(super) fn record_applied(&self, verb: StoreOp) {
         self.lock().entry(verb).or_default().applied += 1;
     }
 
-    /// How many calls came, and how many of them the inner store has answered.
-    pub(super) fn counts(&self, verb: Verb) -> (u64, u64) {
-        self.lock()
-            .get(&verb)
-            .map_or((0, 0), |plan| (plan.calls, plan.applied))
+    /// The numbers of calls and of answers of the inner store.
+    pub(super) fn counts(&self, verb: StoreOp) -> (u64, u64) {
+        self.lock().get(&verb).map_or((0, 0), |plan| (plan.calls, plan.applied))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Verb, Plan>> {
-        // Nothing panics while it is held: the plans are whole.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<StoreOp, FaultPlan>> {
+        // No code under this lock panics, so a poisoned lock is harmless.
         self.verbs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Orders for some verbs of a [`Chaos`](super::Chaos). Each method returns the orders again, so that scripts
-/// read as one line: `chaos.renew().pass_next(1).fail_next(2).lose_reply(1)`.
+/// Scripts faults for some operations of a [`FaultyStore`](super::FaultyStore). Each method returns
+/// the script, so that calls chain: `store.renew().pass_next(1).fail_next(2).lose_reply(1)`.
 #[derive(Debug)]
-pub struct Faults<'a> {
-    plans: &'a Plans,
-    verbs: Vec<Verb>,
+pub struct FaultScript<'a> {
+    plans: &'a FaultPlans,
+    verbs: Vec<StoreOp>,
 }
 
-impl<'a> Faults<'a> {
-    pub(super) fn new(plans: &'a Plans, verbs: &[Verb]) -> Self {
-        Self {
-            plans,
-            verbs: verbs.to_vec(),
-        }
+impl<'a> FaultScript<'a> {
+    pub(super) fn new(plans: &'a FaultPlans, verbs: &[StoreOp]) -> Self {
+        Self { plans, verbs: verbs.to_vec() }
     }
 
-    /// Standing order: the store is out of reach (definitely not done) until called with `false`.
+    /// Standing fault: the store is unreachable (definitely not done) until called with `false`.
     pub fn down(&self, down: bool) -> &Self {
         self.each(|plan| plan.down = down)
     }
 
-    /// Standing order: calls never end. Those that hang stay so until dropped, whatever is ordered later.
+    /// Standing fault: calls hang. A call that hangs stays so until it is dropped, whatever is set
+    /// later.
     pub fn hang(&self, hang: bool) -> &Self {
         self.each(|plan| plan.hang = hang)
     }
 
-    /// Standing order: calls wait this long before they reach the store.
+    /// Standing fault: calls wait this long before they reach the store.
     pub fn delay(&self, before: Duration) -> &Self {
-        self.each(|plan| plan.before = before)
+        self.each(|plan| plan.delay_before = before)
     }
 
-    /// Standing order: replies come this long after the store has answered.
+    /// Standing fault: replies arrive this long after the store has answered.
     pub fn delay_reply(&self, after: Duration) -> &Self {
-        self.each(|plan| plan.after = after)
+        self.each(|plan| plan.delay_after = after)
     }
 
-    /// Standing order: chance decides about calls that no script is left for.
-    pub fn seeded(&self, seed: u64, odds: Odds) -> &Self {
-        // One source per verb, so that one verb's calls do not change another's fate.
-        self.each(|plan| plan.chance = Some((SeededRandom::new(seed), odds)))
+    /// Standing fault: chance decides about calls for which no script is left.
+    pub fn seeded(&self, seed: u64, odds: FaultOdds) -> &Self {
+        // One random source per operation, so that calls of one do not change the faults of
+        // another.
+        self.each(|plan| plan.odds = Some((SeededRandom::new(seed), odds)))
     }
 
     /// Script: the next `count` calls pass.
@@ -196,12 +186,12 @@ impl<'a> Faults<'a> {
 
     /// Script: the next `count` calls cannot reach the store: definitely not done.
     pub fn fail_next(&self, count: usize) -> &Self {
-        self.script(count, Fault::Refuse(Cause::Unreachable))
+        self.script(count, Fault::Refuse(StoreErrorKind::Unreachable))
     }
 
-    /// Script: the next `count` calls are lost before the store sees them, and nobody can tell: unknown.
+    /// Script: the next `count` calls are lost before the store receives them: unknown.
     pub fn vanish_next(&self, count: usize) -> &Self {
-        self.script(count, Fault::Vanish(Cause::TimedOut))
+        self.script(count, Fault::Vanish(StoreErrorKind::TimedOut))
     }
 
     /// Script: the next `count` calls are applied, but their replies are lost: unknown.
@@ -209,12 +199,12 @@ impl<'a> Faults<'a> {
         self.script(count, Fault::LoseReply)
     }
 
-    /// Script: the next `count` calls never reach the store and never end.
+    /// Script: the next `count` calls never reach the store and hang.
     pub fn hang_next(&self, count: usize) -> &Self {
         self.script(count, Fault::Hang)
     }
 
-    /// Script: the next `count` calls are applied and never end.
+    /// Script: the next `count` calls are applied and hang.
     pub fn hang_after_next(&self, count: usize) -> &Self {
         self.script(count, Fault::HangAfter)
     }
@@ -229,18 +219,14 @@ impl<'a> Faults<'a> {
         self.each(|plan| plan.script.extend(std::iter::repeat_n(fault, count)))
     }
 
-    /// Takes every order back; the counts stay.
-    pub fn calm(&self) -> &Self {
+    /// Removes every fault; the counts stay.
+    pub fn clear(&self) -> &Self {
         self.each(|plan| {
-            *plan = Plan {
-                calls: plan.calls,
-                applied: plan.applied,
-                ..Plan::default()
-            };
+            *plan = FaultPlan { calls: plan.calls, applied: plan.applied, ..FaultPlan::default() };
         })
     }
 
-    fn each(&self, change: impl Fn(&mut Plan)) -> &Self {
+    fn each(&self, change: impl Fn(&mut FaultPlan)) -> &Self {
         let mut plans = self.plans.lock();
         for verb in &self.verbs {
             change(plans.entry(*verb).or_default());
@@ -256,23 +242,18 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_run() {
-        let odds = Odds {
-            refuse: 200,
-            vanish: 200,
-            lose_reply: 200,
-            hang: 200,
-        };
+        let odds = FaultOdds { refuse: 200, vanish: 200, lose_reply: 200, hang: 200 };
         let [one, same, other] = [1, 1, 2].map(|seed| {
-            let plans = Plans::default();
-            Faults::new(&plans, &[Verb::Renew]).seeded(seed, odds);
-            (0..200).map(|_| plans.call(Verb::Renew).0).collect::<Vec<_>>()
+            let plans = FaultPlans::default();
+            FaultScript::new(&plans, &[StoreOp::Renew]).seeded(seed, odds);
+            (0..200).map(|_| plans.next_call(StoreOp::Renew).0).collect::<Vec<_>>()
         });
         assert_eq!(one, same);
         assert_ne!(one, other);
         for fault in [
             Fault::Pass,
-            Fault::Refuse(Cause::Unreachable),
-            Fault::Vanish(Cause::TimedOut),
+            Fault::Refuse(StoreErrorKind::Unreachable),
+            Fault::Vanish(StoreErrorKind::TimedOut),
             Fault::LoseReply,
             Fault::Hang,
         ] {
@@ -283,19 +264,16 @@ mod tests {
 
     #[test]
     fn standing_orders_come_before_scripts_and_scripts_before_chance() {
-        let plans = Plans::default();
-        let orders = Faults::new(&plans, &[Verb::Renew]);
-        let always = Odds {
-            refuse: 1000,
-            ..Odds::default()
-        };
+        let plans = FaultPlans::default();
+        let orders = FaultScript::new(&plans, &[StoreOp::Renew]);
+        let always = FaultOdds { refuse: 1000, ..FaultOdds::default() };
         orders.seeded(1, always).lose_reply(1).hang(true);
-        assert_eq!(plans.call(Verb::Renew).0, Fault::Hang);
+        assert_eq!(plans.next_call(StoreOp::Renew).0, Fault::Hang);
         orders.hang(false);
-        assert_eq!(plans.call(Verb::Renew).0, Fault::LoseReply);
-        assert_eq!(plans.call(Verb::Renew).0, Fault::Refuse(Cause::Unreachable));
-        orders.calm();
-        assert_eq!(plans.call(Verb::Renew).0, Fault::Pass);
-        assert_eq!(plans.counts(Verb::Renew), (4, 0));
+        assert_eq!(plans.next_call(StoreOp::Renew).0, Fault::LoseReply);
+        assert_eq!(plans.next_call(StoreOp::Renew).0, Fault::Refuse(StoreErrorKind::Unreachable));
+        orders.clear();
+        assert_eq!(plans.next_call(StoreOp::Renew).0, Fault::Pass);
+        assert_eq!(plans.counts(StoreOp::Renew), (4, 0));
     }
 }

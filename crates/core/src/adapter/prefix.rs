@@ -1,48 +1,47 @@
-//! Names under a prefix.
+//! A store whose names all have a prefix.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::store::{
-    Answer, Ask, Capabilities, Cause, Failure, Given, Giving, Lease, Listener, Listing, Promised, Renewal,
-    Renewed, SharedStore, Store,
+    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, PromiseReport, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
+    WakeListener,
 };
-use crate::word::{Invalid, Name, Token};
+use crate::types::{InvalidInput, Name, Token};
 
-/// A store in which every name stands under a prefix, so that tenants of one server cannot meet.
+/// A store that puts every name under a prefix, so that tenants of one server are isolated.
 ///
-/// Whoever has only this value neither locks nor sees a name outside the prefix (invariant I12): what the inner
-/// store lists beyond it is left out here too, however the inner store reads a prefix.
+/// Code that has only this value can neither lock nor list a name outside the prefix (invariant
+/// I12). The listing is filtered here too, whatever the inner store lists.
 #[derive(Debug, Clone)]
-pub struct Prefixed {
+pub struct PrefixedStore {
     inner: SharedStore,
     prefix: Name,
 }
 
-impl Prefixed {
-    /// Puts `prefix` before every name. It ends in `:` or `/`: else the names of `team` would contain those
-    /// of `team2`.
+impl PrefixedStore {
+    /// Wraps `inner`. The prefix must end in `:` or `/`: otherwise the names of `team` would
+    /// contain those of `team2`.
     ///
     /// # Errors
-    /// The prefix cannot be the beginning of a name, or does not end in a separator.
-    pub fn new(inner: SharedStore, prefix: &str) -> Result<Self, Invalid> {
+    /// The prefix is not valid in a name, or does not end in a separator.
+    pub fn new(inner: SharedStore, prefix: &str) -> Result<Self, InvalidInput> {
         if !prefix.ends_with([':', '/']) {
-            return Err(Invalid::new("prefix", prefix, "must end in `:` or `/`"));
+            return Err(InvalidInput::new("prefix", prefix, "must end in `:` or `/`"));
         }
-        let prefix = Name::new(prefix).map_err(|refused| Invalid {
-            field: "prefix".into(),
-            ..refused
-        })?;
+        let prefix =
+            Name::new(prefix).map_err(|refused| InvalidInput { field: "prefix".into(), ..refused })?;
         Ok(Self { inner, prefix })
     }
 
-    /// The name as the inner store knows it.
-    fn inside(&self, name: &Name) -> Result<Name, Failure> {
+    /// The name in the inner store.
+    fn with_prefix(&self, name: &Name) -> Result<Name, StoreError> {
         Name::new(&format!("{}{name}", self.prefix)).map_err(|_| {
-            // Every part of a valid name is allowed, so only the length can be wrong.
-            Failure::not_done(
-                Cause::Misconfigured,
+            // Prefix and name are both valid, so only the length can be wrong.
+            StoreError::not_done(
+                StoreErrorKind::Misconfigured,
                 format!(
                     "the name is {} bytes long and stands under the prefix `{}` of {} bytes; together at most {} are \
                      allowed: shorten one of them",
@@ -55,23 +54,18 @@ impl Prefixed {
         })
     }
 
-    /// The name as the caller knows it; `None` if it is not under the prefix.
-    fn outside(&self, name: &Name) -> Option<Name> {
-        name.as_str()
-            .strip_prefix(self.prefix.as_str())
-            .and_then(|rest| Name::new(rest).ok())
+    /// The caller's name; `None` if it is not under the prefix.
+    fn without_prefix(&self, name: &Name) -> Option<Name> {
+        name.as_str().strip_prefix(self.prefix.as_str()).and_then(|rest| Name::new(rest).ok())
     }
 
-    fn renewal_inside(&self, renewal: &Renewal) -> Result<Renewal, Failure> {
-        Ok(Renewal {
-            name: self.inside(&renewal.name)?,
-            ..renewal.clone()
-        })
+    fn renewal_with_prefix(&self, renewal: &RenewRequest) -> Result<RenewRequest, StoreError> {
+        Ok(RenewRequest { name: self.with_prefix(&renewal.name)?, ..renewal.clone() })
     }
 }
 
 #[async_trait]
-impl Store for Prefixed {
+impl Store for PrefixedStore {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
     }
@@ -80,30 +74,29 @@ impl Store for Prefixed {
         format!("{} under {}", self.inner.describe(), self.prefix)
     }
 
-    async fn acquire(&self, ask: &Ask, within: Duration) -> Result<Answer, Failure> {
-        let name = self.inside(&ask.name)?;
-        self.inner.acquire(&Ask { name, ..ask.clone() }, within).await
+    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
+        let name = self.with_prefix(&ask.name)?;
+        self.inner.acquire(&AcquireRequest { name, ..ask.clone() }, within).await
     }
 
-    async fn renew(&self, batch: &[Renewal], within: Duration) -> Vec<Result<Renewed, Failure>> {
-        let asked: Vec<_> = batch.iter().map(|item| self.renewal_inside(item)).collect();
-        let fitting: Vec<_> = asked
-            .iter()
-            .filter_map(|item| item.as_ref().ok().cloned())
-            .collect();
-        let mut answers = if fitting.is_empty() {
-            Vec::new()
-        } else {
-            self.inner.renew(&fitting, within).await
-        }
-        .into_iter();
+    async fn renew(
+        &self,
+        batch: &[RenewRequest],
+        within: Duration,
+    ) -> Vec<Result<RenewResponse, StoreError>> {
+        let asked: Vec<_> = batch.iter().map(|item| self.renewal_with_prefix(item)).collect();
+        let fitting: Vec<_> = asked.iter().filter_map(|item| item.as_ref().ok().cloned()).collect();
+        // Items that do not fit are refused here; the rest must still be renewed in one batch.
+        let mut answers =
+            if fitting.is_empty() { Vec::new() } else { self.inner.renew(&fitting, within).await }
+                .into_iter();
         asked
             .into_iter()
             .map(|item| match item {
                 Err(refused) => Err(refused),
                 Ok(_) => answers.next().unwrap_or_else(|| {
-                    Err(Failure::unknown(
-                        Cause::Corrupt,
+                    Err(StoreError::unknown(
+                        StoreErrorKind::Corrupt,
                         "the store answered fewer renewals than it was asked",
                     ))
                 }),
@@ -111,53 +104,45 @@ impl Store for Prefixed {
             .collect()
     }
 
-    async fn release(&self, giving: &Giving, within: Duration) -> Result<Given, Failure> {
-        let name = self.inside(&giving.name)?;
-        self.inner
-            .release(
-                &Giving {
-                    name,
-                    ..giving.clone()
-                },
-                within,
-            )
-            .await
+    async fn release(
+        &self,
+        giving: &ReleaseRequest,
+        within: Duration,
+    ) -> Result<ReleaseResponse, StoreError> {
+        let name = self.with_prefix(&giving.name)?;
+        self.inner.release(&ReleaseRequest { name, ..giving.clone() }, within).await
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, Failure> {
-        let found = self.inner.inspect(&self.inside(name)?, within).await?;
-        Ok(found.map(|lease| Lease {
-            name: name.clone(),
-            ..lease
-        }))
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+        let found = self.inner.inspect(&self.with_prefix(name)?, within).await?;
+        Ok(found.map(|lease| Lease { name: name.clone(), ..lease }))
     }
 
-    async fn list(&self, prefix: &str, limit: usize, within: Duration) -> Result<Listing, Failure> {
+    async fn list(&self, prefix: &str, limit: usize, within: Duration) -> Result<LeaseList, StoreError> {
         let whole = format!("{}{prefix}", self.prefix);
-        // One more than asked: a name that is the prefix itself is not ours to show, and would take a place.
+        // One more than the limit: a name equal to the prefix is not shown and must not take a
+        // place.
         let found = self.inner.list(&whole, limit.saturating_add(1), within).await?;
         let mut leases: Vec<_> = found
             .leases
             .into_iter()
             .filter_map(|lease| {
-                let name = self.outside(&lease.name)?;
-                name.as_str()
-                    .starts_with(prefix)
-                    .then_some(Lease { name, ..lease })
+                let name = self.without_prefix(&lease.name)?;
+                name.as_str().starts_with(prefix).then_some(Lease { name, ..lease })
             })
             .collect();
         let truncated = found.truncated || leases.len() > limit;
         leases.truncate(limit);
-        Ok(Listing { leases, truncated })
+        Ok(LeaseList { leases, truncated })
     }
 
-    fn listen(&self, name: &Name, token: &Token) -> Listener {
-        // A name that does not fit is refused when it is asked for; until then there is nothing to hear.
-        self.inside(name)
-            .map_or_else(|_| Listener::silent(), |name| self.inner.listen(&name, token))
+    fn listen(&self, name: &Name, token: &Token) -> WakeListener {
+        // A name that is too long is refused by `acquire`; until then there is no wake-up to wait
+        // for.
+        self.with_prefix(name).map_or_else(|_| WakeListener::never(), |name| self.inner.listen(&name, token))
     }
 
-    async fn promise(&self, within: Duration) -> Result<Promised, Failure> {
+    async fn promise(&self, within: Duration) -> Result<PromiseReport, StoreError> {
         self.inner.promise(within).await
     }
 }
@@ -170,17 +155,17 @@ mod tests {
     use crate::clock::RuntimeClock;
     use crate::memory::MemoryStore;
     use crate::rng::OsRandom;
-    use crate::word::{Fence, Holder, Ttl};
+    use crate::types::{Fence, Holder, Ttl};
 
-    const WITHIN: Duration = Duration::from_secs(1);
+    const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-    fn ask(name: &str) -> Ask {
+    fn ask(name: &str) -> AcquireRequest {
         let token = Token::fresh(&Holder::new("me").unwrap(), "test", &OsRandom);
-        Ask::new(Name::new(name).unwrap(), token, Ttl::MAX)
+        AcquireRequest::new(Name::new(name).unwrap(), token, Ttl::MAX)
     }
 
-    fn renewal(ask: &Ask, fence: Fence) -> Renewal {
-        Renewal {
+    fn renewal(ask: &AcquireRequest, fence: Fence) -> RenewRequest {
+        RenewRequest {
             name: ask.name.clone(),
             token: ask.token.clone(),
             fence,
@@ -192,15 +177,10 @@ mod tests {
     #[test]
     fn prefixes_end_in_a_separator() {
         let memory: SharedStore = Arc::new(MemoryStore::new(crate::clock::BootClock::shared()));
-        for (prefix, fits) in [
-            ("team:", true),
-            ("a/b/", true),
-            ("team", false),
-            ("", false),
-            ("a b:", false),
-            ("{a}:", false),
-        ] {
-            let made = Prefixed::new(Arc::clone(&memory), prefix);
+        for (prefix, fits) in
+            [("team:", true), ("a/b/", true), ("team", false), ("", false), ("a b:", false), ("{a}:", false)]
+        {
+            let made = PrefixedStore::new(Arc::clone(&memory), prefix);
             assert_eq!(made.is_ok(), fits, "{prefix}");
             if let Err(refused) = made {
                 assert_eq!(refused.field, "prefix");
@@ -209,71 +189,58 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tenants_do_not_meet() {
+    async fn prefixes_isolate_names() {
         let memory: SharedStore = Arc::new(MemoryStore::new(RuntimeClock::shared()));
-        let [one, two] = ["one:", "two:"].map(|prefix| Prefixed::new(Arc::clone(&memory), prefix).unwrap());
+        let [one, two] =
+            ["one:", "two:"].map(|prefix| PrefixedStore::new(Arc::clone(&memory), prefix).unwrap());
         for store in [&one, &two] {
             assert!(matches!(
-                store.acquire(&ask("job"), WITHIN).await,
-                Ok(Answer::Granted(_))
+                store.acquire(&ask("job"), CALL_TIMEOUT).await,
+                Ok(AcquireResponse::Granted(_))
             ));
-            assert!(matches!(
-                store.acquire(&ask("job"), WITHIN).await,
-                Ok(Answer::Busy(_))
-            ));
-            let listed = store.list("", 10, WITHIN).await.unwrap();
+            assert!(matches!(store.acquire(&ask("job"), CALL_TIMEOUT).await, Ok(AcquireResponse::Busy(_))));
+            let listed = store.list("", 10, CALL_TIMEOUT).await.unwrap();
             assert_eq!(listed.leases.len(), 1);
             assert_eq!(listed.leases[0].name.as_str(), "job");
-            let shown = store
-                .inspect(&listed.leases[0].name, WITHIN)
-                .await
-                .unwrap()
-                .unwrap();
+            let shown = store.inspect(&listed.leases[0].name, CALL_TIMEOUT).await.unwrap().unwrap();
             assert_eq!(shown.name.as_str(), "job");
         }
-        assert_eq!(memory.list("", 10, WITHIN).await.unwrap().leases.len(), 2);
+        assert_eq!(memory.list("", 10, CALL_TIMEOUT).await.unwrap().leases.len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_is_the_prefix_itself_takes_no_place() {
+    async fn a_name_equal_to_the_prefix_is_not_listed() {
         let memory: SharedStore = Arc::new(MemoryStore::new(RuntimeClock::shared()));
-        let store = Prefixed::new(Arc::clone(&memory), "one:").unwrap();
-        memory.acquire(&ask("one:"), WITHIN).await.unwrap();
-        store.acquire(&ask("a"), WITHIN).await.unwrap();
-        let listed = store.list("", 1, WITHIN).await.unwrap();
+        let store = PrefixedStore::new(Arc::clone(&memory), "one:").unwrap();
+        memory.acquire(&ask("one:"), CALL_TIMEOUT).await.unwrap();
+        store.acquire(&ask("a"), CALL_TIMEOUT).await.unwrap();
+        let listed = store.list("", 1, CALL_TIMEOUT).await.unwrap();
         assert_eq!((listed.leases.len(), listed.truncated), (1, false));
-        store.acquire(&ask("b"), WITHIN).await.unwrap();
-        let listed = store.list("", 1, WITHIN).await.unwrap();
+        store.acquire(&ask("b"), CALL_TIMEOUT).await.unwrap();
+        let listed = store.list("", 1, CALL_TIMEOUT).await.unwrap();
         assert_eq!((listed.leases.len(), listed.truncated), (1, true));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_name_that_does_not_fit_is_refused_by_every_verb() {
         let memory: SharedStore = Arc::new(MemoryStore::new(RuntimeClock::shared()));
-        let store = Prefixed::new(memory, "team:").unwrap();
+        let store = PrefixedStore::new(memory, "team:").unwrap();
         let (long, fits) = (ask(&"x".repeat(508)), ask(&"x".repeat(507)));
-        let Ok(Answer::Granted(grant)) = store.acquire(&fits, WITHIN).await else {
+        let Ok(AcquireResponse::Granted(grant)) = store.acquire(&fits, CALL_TIMEOUT).await else {
             panic!("the longest name that fits is refused");
         };
-        let mut renewed = store
-            .renew(
-                &[renewal(&long, grant.fence), renewal(&fits, grant.fence)],
-                WITHIN,
-            )
-            .await;
-        assert!(matches!(renewed.pop(), Some(Ok(Renewed::Extended { .. }))));
-        let giving = Giving::owned(long.name.clone(), long.token.clone());
+        let mut renewed =
+            store.renew(&[renewal(&long, grant.fence), renewal(&fits, grant.fence)], CALL_TIMEOUT).await;
+        assert!(matches!(renewed.pop(), Some(Ok(RenewResponse::Extended { .. }))));
+        let giving = ReleaseRequest::by_owner(long.name.clone(), long.token.clone());
         for refused in [
-            store.acquire(&long, WITHIN).await.err(),
-            store.release(&giving, WITHIN).await.err(),
-            store.inspect(&long.name, WITHIN).await.err(),
+            store.acquire(&long, CALL_TIMEOUT).await.err(),
+            store.release(&giving, CALL_TIMEOUT).await.err(),
+            store.inspect(&long.name, CALL_TIMEOUT).await.err(),
             renewed.pop().and_then(Result::err),
         ] {
             let refused = refused.unwrap();
-            assert!(
-                !refused.unknown && refused.message().contains("508 bytes"),
-                "{refused}"
-            );
+            assert!(!refused.unknown && refused.message().contains("508 bytes"), "{refused}");
         }
     }
 }

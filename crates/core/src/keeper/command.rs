@@ -1,70 +1,63 @@
-//! What the keeper is asked to do, and the way to it.
+//! Commands to the keeper and the handle that sends them.
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Entry;
-use crate::life::Outcome;
+use super::HoldEntry;
+use crate::context::Context;
+use crate::life::ReleaseOutcome;
 use crate::policy::Class;
-use crate::tools::Tools;
-use crate::word::{Name, Token};
+use crate::types::{Name, Token};
 
-/// What the keeper is asked to do.
+/// A command to the keeper.
 #[derive(Debug)]
-pub(crate) enum Command {
-    /// Keep this hold from now on.
-    Adopt(Box<Entry>),
-    /// The work is done; tell how the release went, if anyone wants to know.
-    Release {
-        id: u64,
-        answer: Option<oneshot::Sender<Outcome>>,
-    },
-    /// An acquire ended without a hold and may have left something behind.
-    Undo {
-        id: u64,
-        name: Name,
-        token: Token,
-        class: Arc<Class>,
-    },
-    /// Classes have changed: look again. What is in force is not told here, so that nothing older can come later.
-    Policies,
-    /// The client shuts down: end every hold now, and each that comes later; releases and undos go on.
+pub(crate) enum KeeperCommand {
+    /// Take charge of this hold.
+    Adopt(Box<HoldEntry>),
+    /// The work is done: release, and send the outcome if a sender is given.
+    Release { id: u64, answer: Option<oneshot::Sender<ReleaseOutcome>> },
+    /// An acquire ended without a hold but may have left a lease or a waiter in the store.
+    Undo { id: u64, name: Name, token: Token, class: Arc<Class> },
+    /// Classes have changed. The keeper reads the classes in force itself, so that a delayed
+    /// command cannot apply an old policy.
+    PoliciesChanged,
+    /// The client shuts down: end every hold, also later ones. Releases and undos continue.
     EndAll,
-    /// How much is left to do?
-    Count(oneshot::Sender<Left>),
+    /// Count the pending work.
+    Count(oneshot::Sender<PendingWork>),
 }
 
-/// What a keeper still has to do.
+/// The work that a keeper has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Left {
+pub struct PendingWork {
     /// Holds whose work is not finished.
     pub holds: usize,
-    /// Releases on their way in the foreground.
+    /// Releases in the foreground.
     pub releasing: usize,
-    /// Unconfirmed releases that the collector works on.
+    /// Unconfirmed releases that continue in the background.
     pub debts: usize,
-    /// Undos of ambiguous acquires.
+    /// Undos of acquires with unknown outcome.
     pub undos: usize,
-    /// Undos whose time has not come: a hold has ended without giving its lease back, and an ask of it may still arrive when the
-    /// lease is over. A shutdown does not wait for them.
-    pub later: usize,
+    /// Undos that start only when a lease has expired. Such a hold ended without a release, and a
+    /// late request of its token may still arrive. A shutdown does not wait for them.
+    pub deferred_undos: usize,
 }
 
-/// The way to the keeper.
+/// Sends commands to the keeper.
 #[derive(Debug, Clone)]
-pub(crate) struct Handle {
-    pub(super) sender: mpsc::UnboundedSender<Command>,
-    /// For a hold that comes when the keeper is gone.
-    pub(super) tools: Tools,
+pub(crate) struct KeeperHandle {
+    pub(super) sender: mpsc::UnboundedSender<KeeperCommand>,
+    // Needed to mark a hold as lost when the keeper has already ended.
+    pub(super) context: Context,
 }
 
-impl Handle {
-    pub(crate) fn send(&self, command: Command) {
-        // A keeper that is gone has marked every hold lost on its way out. One that comes too late must not believe that
-        // somebody renews it.
-        if let Err(mpsc::error::SendError(Command::Adopt(mut entry))) = self.sender.send(command) {
-            super::lose(&self.tools, &mut entry);
+impl KeeperHandle {
+    pub(crate) fn send(&self, command: KeeperCommand) {
+        // The keeper marks its holds as lost when it ends. A hold that arrives later must not
+        // believe that a task renews it.
+        if let Err(mpsc::error::SendError(KeeperCommand::Adopt(mut entry))) = self.sender.send(command) {
+            super::mark_lost(&self.context, &mut entry);
         }
     }
 }

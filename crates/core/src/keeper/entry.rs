@@ -1,4 +1,4 @@
-//! One hold as the keeper knows it.
+//! One hold in the keeper.
 
 use std::sync::Arc;
 
@@ -6,37 +6,35 @@ use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 use crate::gate::Permit;
-use crate::hold::Shared;
-use crate::life::{Life, Outcome, State};
-use crate::request::{Heirs, Tweaks};
-use crate::store::Busy;
-use crate::word::{Name, Token};
+use crate::hold::SharedHold;
+use crate::life::{HoldMachine, HoldState, ReleaseOutcome};
+use crate::request::{RequestOptions, TokenSource};
+use crate::store::BusyLease;
+use crate::types::{Name, Token};
 
-/// A machine and what it works with.
+/// A machine with the data that its effects need.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct HoldEntry {
     pub(crate) id: u64,
-    pub(crate) life: Life,
+    pub(crate) life: HoldMachine,
     pub(crate) name: Name,
     pub(crate) token: Token,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedHold>,
     pub(crate) permit: Option<Permit>,
-    pub(crate) tweaks: Tweaks,
-    /// For the lease that replaces a lost one; the same until its fate is known.
+    pub(crate) options: RequestOptions,
+    // The token of the lease that replaces a lost one; unchanged until its outcome is known.
     pub(crate) heal_token: Option<Token>,
-    /// Who makes those, if somebody does.
-    pub(crate) heirs: Option<Arc<dyn Heirs>>,
-    /// Who wants to know how the release went.
-    pub(super) waiting: Vec<oneshot::Sender<Outcome>>,
-    /// What they are told, once it is known.
-    pub(super) outcome: Option<Outcome>,
-    /// The timer that is set for it.
-    pub(super) wake: Moment,
+    pub(crate) token_source: Option<Arc<dyn TokenSource>>,
+    // Callers of `Hold::release` that wait for the outcome.
+    pub(super) release_waiters: Vec<oneshot::Sender<ReleaseOutcome>>,
+    pub(super) outcome: Option<ReleaseOutcome>,
+    // The timer that is set for this entry; `FAR` if none is.
+    pub(super) wake_at: Moment,
 }
 
-impl Entry {
-    pub(crate) fn new(id: u64, life: Life, name: Name, token: Token, permit: Option<Permit>) -> Self {
-        let shared = Shared::new(&life);
+impl HoldEntry {
+    pub(crate) fn new(id: u64, life: HoldMachine, name: Name, token: Token, permit: Option<Permit>) -> Self {
+        let shared = SharedHold::new(&life);
         Self {
             id,
             life,
@@ -44,21 +42,22 @@ impl Entry {
             token,
             shared,
             permit,
-            tweaks: Tweaks::default(),
+            options: RequestOptions::default(),
             heal_token: None,
-            heirs: None,
-            waiting: Vec::new(),
+            token_source: None,
+            release_waiters: Vec::new(),
             outcome: None,
-            wake: Moment::FAR,
+            wake_at: Moment::FAR,
         }
     }
 
-    /// The lease that is there is the one that this entry still has to give back. An undo does not know what it was granted,
-    /// if anything: to whom must do.
-    pub(super) fn owes(&self, there: &Busy) -> bool {
+    /// Returns true if `there` is the lease that this entry still has to release.
+    pub(super) fn is_debt_for(&self, there: &BusyLease) -> bool {
         match self.life.state() {
-            State::Owing { undo: true, .. } => there.holder == self.token.holder(),
-            State::Owing { .. } => there.fence.is_some() && there.fence == self.life.fence(),
+            // An undo does not know its fence, because the grant's response was lost; the holder
+            // must do.
+            HoldState::Debt { undo: true, .. } => there.holder == self.token.holder(),
+            HoldState::Debt { .. } => there.fence.is_some() && there.fence == self.life.fence(),
             _ => false,
         }
     }

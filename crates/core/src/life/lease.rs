@@ -1,4 +1,4 @@
-//! What is known of the lease, and what was asked for it.
+//! The confirmed lease and the terms of its requests.
 
 use std::time::Duration;
 
@@ -6,57 +6,53 @@ use crate::clock::Moment;
 use crate::deadline::deadline;
 use crate::policy::Class;
 
-/// The lease as last confirmed.
+/// The lease as the store last confirmed it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lease {
-    /// Before the confirmed request was sent: what the deadline counts from.
+pub(super) struct ConfirmedLease {
+    // Send time of the confirmed request: the deadline counts from it.
     pub(super) sent_at: Moment,
-    /// When its answer arrived.
     pub(super) answered_at: Moment,
-    pub(super) terms: Terms,
+    pub(super) terms: LeaseTerms,
 }
 
-/// What a lease was, or is being, asked with. A policy that changes later does not change it.
+/// The terms of a request. A later policy change does not change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Terms {
-    /// What the holder counts.
+pub(super) struct LeaseTerms {
+    // TTL as the holder counts it.
     pub(super) ttl: Duration,
-    /// What the store counts: TTL and lock delay.
-    pub(super) kept: Duration,
-    /// What clocks may drift apart over this TTL.
+    // Lifetime in the store: TTL and lock delay.
+    pub(super) store_ttl: Duration,
+    // Possible clock drift over this TTL.
     pub(super) drift: Duration,
 }
 
-impl Terms {
+impl LeaseTerms {
     pub(super) fn of(class: &Class, granted: Option<Duration>) -> Self {
-        let ttl = class.counted(granted);
-        Self {
-            ttl,
-            kept: ttl + class.release.lock_delay,
-            drift: class.drift,
-        }
+        let ttl = class.granted_ttl(granted);
+        Self { ttl, store_ttl: ttl + class.release.lock_delay, drift: class.drift }
     }
 
-    /// With the margins of the class in force, but never with less drift than the lease was asked with: a TTL that was
-    /// shortened since brings a smaller drift, and this lease still lives for the longer one.
+    // Uses the margins of the class in force, but never less drift than the lease was requested
+    // with: a shortened TTL brings a smaller drift, while this lease still lives for the longer
+    // one.
     pub(super) fn deadline(self, sent_at: Moment, class: &Class) -> Moment {
         deadline(sent_at, self.ttl, class) - self.drift.saturating_sub(class.drift)
     }
 
-    /// Long enough for both.
-    pub(super) fn widest(self, other: Self) -> Self {
+    /// The longer of each value.
+    pub(super) fn max(self, other: Self) -> Self {
         Self {
             ttl: self.ttl.max(other.ttl),
-            kept: self.kept.max(other.kept),
+            store_ttl: self.store_ttl.max(other.store_ttl),
             drift: self.drift.max(other.drift),
         }
     }
 }
 
-/// A call that is on its way. At most one at a time.
+/// The store call in flight, at most one at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flight {
-    Renew(Terms),
-    Heal(Terms),
+pub(super) enum InFlightCall {
+    Renew(LeaseTerms),
+    Heal(LeaseTerms),
     Release,
 }

@@ -1,8 +1,8 @@
-//! A hold's life as a pure state machine: `step(input, now)` yields effects. No I/O, no clock, no task.
+//! One hold as a pure state machine: `step(input, now)` yields effects. No I/O, no clock, no task.
 //!
-//! Every rule about a hold stands in one arm of this machine, so simulation, model and property tests run the real
-//! code and the async shell around it (`keeper.rs`) only moves bytes and timers. `step` is total: every input in
-//! every state has a defined meaning, late and repeated answers included.
+//! Every rule about a hold stands in one arm of this machine. Simulation, model and property tests
+//! therefore run the real code; the async keeper (`keeper.rs`) only executes the effects. `step` is
+//! total: every input in every state has a defined meaning, late and repeated answers included.
 
 mod lease;
 mod policy;
@@ -15,301 +15,294 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease::{Flight, Lease, Terms};
-pub use state::{Effect, Input, Outcome, ReleaseAnswer, State};
+use lease::{ConfirmedLease, InFlightCall, LeaseTerms};
+pub use state::{Effect, HoldState, Input, ReleaseOutcome, ReleaseResult};
 
 use crate::clock::Moment;
-use crate::event::{Loss, What};
+use crate::deadline::Deadline;
+use crate::event::{EventKind, Loss};
+use crate::hold::HoldStatus;
 use crate::policy::{Class, Enforcement, OnFailure};
 use crate::rng::split_mix;
-use crate::store::{Grant, TOMBSTONE};
-use crate::word::Fence;
+use crate::store::{Grant, TOMBSTONE_TTL};
+use crate::types::Fence;
 
-/// The first delay after a failure when there is no deadline to fit attempts before; doubles from there.
-const FIRST_DELAY: Duration = Duration::from_millis(100);
-/// The longest delay between two attempts to heal, prove or collect.
-const LONGEST_DELAY: Duration = Duration::from_secs(5);
+// For retries without a deadline to fit attempts before; doubles from there.
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(100);
+// Bounds the retries of heals, unproven renewals and debts.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// One hold's life.
+/// The state machine of one hold.
 #[derive(Debug)]
-pub struct Life {
+pub struct HoldMachine {
     class: Arc<Class>,
-    state: State,
+    state: HoldState,
     fence: Option<Fence>,
     started: Moment,
-    /// How long it was held before that, by an earlier process.
-    aged: Duration,
-    /// How much of the time for which it was held an event has told: no second is told twice.
-    told: Duration,
-    lease: Option<Lease>,
-    /// The last moment at which the store may have touched the lease: debts count from it.
-    touched: Moment,
-    /// The longest terms on which it may have done so, confirmed or not.
-    widest: Terms,
-    flight: Option<Flight>,
-    /// A heal may have been granted without our knowing.
+    // Held time in an earlier process, for `max_hold` and the reports.
+    earlier_age: Duration,
+    // Held time that an event has reported: no second is reported twice.
+    reported_held: Duration,
+    lease: Option<ConfirmedLease>,
+    // The last moment at which the store may have extended the lease: debts count from it.
+    last_touched: Moment,
+    // The longest terms of any request that may have been applied, confirmed or not.
+    widest_terms: LeaseTerms,
+    in_flight: Option<InFlightCall>,
+    // A heal may have been granted without a response.
     heal_unknown: bool,
-    /// Until when an ask of its token that nobody waits for may arrive; zero if every one was answered.
+    // Until when an unanswered request of the token may arrive; zero if every one was answered.
     late_until: Moment,
-    /// When the next renewal, heal or collection is due.
     due: Moment,
-    /// The delay before the attempt after the next.
-    delay: Duration,
-    /// Consecutive renewal failures.
+    retry_delay: Duration,
     failures: u32,
-    /// A shadow policy has already counted this hold.
-    would_stop: bool,
-    /// SplitMix64: jitter without an outside source, so that a life replays from its seed.
+    // The shadow policy has reported this hold; it reports each hold once.
+    shadow_reported: bool,
+    // State of SplitMix64: jitter without an outside source, so that a machine replays from its
+    // seed.
     seed: u64,
 }
 
-impl Life {
+impl HoldMachine {
     /// A hold whose lease was granted to a request sent at `sent_at`.
     #[must_use]
     pub fn granted(class: Arc<Class>, seed: u64, sent_at: Moment, grant: Grant, now: Moment) -> Self {
-        let terms = Terms::of(&class, grant.ttl);
-        let lease = Lease {
-            sent_at,
-            answered_at: now,
-            terms,
-        };
-        let state = State::Proven {
-            deadline: terms.deadline(sent_at, &class),
-        };
+        let terms = LeaseTerms::of(&class, grant.ttl);
+        let lease = ConfirmedLease { sent_at, answered_at: now, terms };
+        let state = HoldState::Proven { deadline: terms.deadline(sent_at, &class) };
         let mut life = Self::new(class, seed, state, now);
         life.fence = Some(grant.fence);
         life.lease = Some(lease);
-        life.widest = terms;
+        life.widest_terms = terms;
         life.schedule_renewal(sent_at);
         life
     }
 
-    /// The same, taken up from an earlier process that has held it for this long. A length and not a moment: this
-    /// clock may not reach back so far.
+    /// Adds the time for which an earlier process held it. A duration and not a moment: this clock
+    /// may not reach back so far.
     #[must_use]
-    pub fn aged(mut self, age: Duration) -> Self {
-        self.aged = age;
+    pub fn with_earlier_age(mut self, age: Duration) -> Self {
+        self.earlier_age = age;
         self
     }
 
-    /// The same, for a token of which an ask may still arrive, until then: nobody waits for it any more.
+    /// States that an unanswered request of the token may arrive until `until`.
     #[must_use]
-    pub fn late_until(mut self, until: Moment) -> Self {
+    pub fn with_late_until(mut self, until: Moment) -> Self {
         self.late_until = until;
         self
     }
 
-    /// A hold that runs with a local lock only. `asked` says that its acquire may have been granted all the same, or may
-    /// have left a waiter: healing goes on with that acquire's token, so that it cannot be taken for someone else's.
+    /// A hold with a local lock only. `asked` states that its acquire may have been granted, or may
+    /// have left a waiter. Healing then uses that acquire's token, so that its own lease does not
+    /// look foreign.
     #[must_use]
     pub fn local_only(class: Arc<Class>, seed: u64, asked: bool, now: Moment) -> Self {
-        let mut life = Self::new(
-            class,
-            seed,
-            State::LocalOnly {
-                since: now,
-                confirmed: false,
-            },
-            now,
-        );
+        let mut life = Self::new(class, seed, HoldState::LocalOnly { since: now, confirmed: false }, now);
         life.heal_unknown = asked;
         life.back_off(now);
         life
     }
 
-    /// An acquire that did not end in a hold but may have been applied, or may have left a waiter behind. Collected
-    /// from this moment on, first at once and then like a debt, until the store has surely let go: an ask that nobody waits
-    /// for any more can still arrive, and its lease lives from then on.
+    /// The undo of an acquire that ended without a hold but may have been granted, or may have left
+    /// a waiter. It starts at `from` and is retried like a debt until the store has let go for
+    /// certain. A delayed request can still arrive, and its lease lives from then on.
     #[must_use]
     pub fn undo(class: Arc<Class>, seed: u64, from: Moment) -> Self {
-        let arrives = from + TOMBSTONE.max(class.acquire.timeout);
+        let arrives = from + TOMBSTONE_TTL.max(class.acquire.timeout);
         let until = arrives + class.ttl.get() + class.release.lock_delay + class.drift;
-        let mut life = Self::new(
-            class,
-            seed,
-            State::Owing {
-                since: from,
-                until,
-                attempt: 0,
-                undo: true,
-            },
-            from,
-        );
+        let mut life =
+            Self::new(class, seed, HoldState::Debt { since: from, until, attempt: 0, undo: true }, from);
         life.due = from;
         life.late_until = arrives;
         life
     }
 
-    fn new(class: Arc<Class>, seed: u64, state: State, started: Moment) -> Self {
+    fn new(class: Arc<Class>, seed: u64, state: HoldState, started: Moment) -> Self {
         Self {
-            widest: Terms::of(&class, None),
+            widest_terms: LeaseTerms::of(&class, None),
             class,
             state,
             fence: None,
             started,
-            aged: Duration::ZERO,
-            told: Duration::ZERO,
+            earlier_age: Duration::ZERO,
+            reported_held: Duration::ZERO,
             lease: None,
-            touched: started,
-            flight: None,
+            last_touched: started,
+            in_flight: None,
             heal_unknown: false,
             late_until: Moment::ZERO,
             due: Moment::FAR,
-            delay: FIRST_DELAY,
+            retry_delay: FIRST_RETRY_DELAY,
             failures: 0,
-            would_stop: false,
+            shadow_reported: false,
             seed,
         }
     }
 
-    /// Where it is.
+    /// The current state.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> HoldState {
         self.state
     }
 
-    /// The class in force for it.
+    /// The class that applies to this hold now.
     #[must_use]
     pub fn class(&self) -> &Arc<Class> {
         &self.class
     }
 
-    /// Its fence, if it ever had a lease.
+    /// The fence of the current or last lease; `None` if there never was one.
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         self.fence
     }
 
-    /// When it began.
+    /// When this process began to hold.
     #[must_use]
     pub fn started(&self) -> Moment {
         self.started
     }
 
-    /// The instant after which it must not act: the lease's deadline, or `max_hold` if that comes first.
-    /// [`Moment::FAR`] where the class lets work go on without proof.
+    /// When the work must stop.
     #[must_use]
-    pub fn deadline(&self) -> Moment {
-        let end = self.limit();
-        match self.state {
-            State::Proven { deadline } if self.fences() => deadline.min(end),
-            State::Proven { .. } | State::Unproven { .. } | State::LocalOnly { .. } => end,
-            _ => Moment::ZERO,
+    pub fn deadline(&self) -> Deadline {
+        let (status, proven_until) = match self.state {
+            HoldState::Proven { deadline } => (HoldStatus::Proven, deadline),
+            HoldState::Unproven { .. } => (HoldStatus::Unproven, Moment::ZERO),
+            HoldState::LocalOnly { .. } => (HoldStatus::LocalOnly, Moment::ZERO),
+            HoldState::Lost(loss) => (HoldStatus::Lost(loss), Moment::ZERO),
+            HoldState::Releasing { .. } | HoldState::Debt { .. } | HoldState::Done(_) => {
+                (HoldStatus::Released, Moment::ZERO)
+            }
+        };
+        Deadline {
+            status,
+            proven_until,
+            limit: match self.class.mode {
+                Enforcement::Enforce => self.max_hold_end(),
+                Enforcement::Shadow => Moment::FAR,
+            },
+            stops_unproven: match status {
+                HoldStatus::Unproven | HoldStatus::LocalOnly => false,
+                HoldStatus::Proven => self.stops_unproven_work(),
+                HoldStatus::Lost(_) | HoldStatus::Released => true,
+            },
         }
     }
 
-    /// When `max_hold` ends it, whatever is confirmed until then; [`Moment::FAR`] where the class does not act on it.
-    #[must_use]
-    pub fn limit(&self) -> Moment {
-        if self.class.mode == Enforcement::Shadow {
-            Moment::FAR
-        } else {
-            self.max_end()
-        }
-    }
-
-    /// Its release leaves a tombstone: an ask of its token may still arrive, or might have when it began.
+    /// The release must leave a tombstone, because a request of the token may arrive late, or could
+    /// when the hold began.
     #[must_use]
     pub fn leaves_tombstone(&self) -> bool {
         self.late_until > Moment::ZERO
     }
 
-    /// When it must be stepped again at the latest.
+    /// The latest moment of the next step.
     #[must_use]
     pub fn wake_at(&self) -> Moment {
-        let due = if self.flight.is_some() {
-            Moment::FAR
-        } else {
-            self.due
-        };
+        // At most one call is in flight; its answer is the next input.
+        let due = if self.in_flight.is_some() { Moment::FAR } else { self.due };
         match self.state {
-            State::Proven { deadline } => due.min(deadline).min(self.max_end()),
-            State::Unproven { .. } | State::LocalOnly { .. } => due.min(self.max_end()),
-            State::Owing { until, .. } => due.min(until),
-            State::Lost(_) | State::Releasing { .. } | State::Done(_) => Moment::FAR,
+            HoldState::Proven { deadline } => due.min(deadline).min(self.max_hold_end()),
+            HoldState::Unproven { .. } | HoldState::LocalOnly { .. } => due.min(self.max_hold_end()),
+            HoldState::Debt { until, .. } => due.min(until),
+            HoldState::Lost(_) | HoldState::Releasing { .. } | HoldState::Done(_) => Moment::FAR,
         }
     }
 
-    /// Nothing more will happen and no call is on its way.
+    /// No further effects will follow and no call is in flight.
     #[must_use]
-    pub fn finished(&self) -> bool {
-        matches!(self.state, State::Done(_)) && self.flight.is_none()
+    pub fn is_finished(&self) -> bool {
+        matches!(self.state, HoldState::Done(_)) && self.in_flight.is_none()
     }
 
-    /// One step. Time is judged first: an answer that comes after the deadline finds the hold as the deadline left it.
+    /// Executes one step. Time is judged first: an answer after the deadline finds the hold as the
+    /// deadline left it.
     pub fn step(&mut self, input: Input, now: Moment, out: &mut Vec<Effect>) {
         self.judge(now, out);
         match input {
             Input::Tick => {}
-            Input::Renewed { sent_at, was_left } => self.renewed(sent_at, was_left, now, out),
-            Input::RenewFailed { unknown } => self.renew_failed(unknown, now, out),
-            Input::NotOwned => self.not_owned(now, out),
-            Input::Healed { sent_at, fence, ttl } => self.healed(sent_at, fence, ttl, now, out),
-            Input::HealBusy => self.heal_busy(now, out),
-            Input::HealFailed { unknown } => self.heal_failed(unknown, now, out),
-            Input::Release => self.release(now, out),
-            Input::ReleaseAnswer(answer) => self.release_answer(answer, now, out),
-            Input::PolicyChanged(class) => self.policy_changed(class, now, out),
-            Input::End(loss) => self.end(loss, now, out),
-        }
-        self.act_if_due(now, out);
-    }
-
-    /// What the clock alone decides.
-    fn judge(&mut self, now: Moment, out: &mut Vec<Effect>) {
-        let alive = matches!(
-            self.state,
-            State::Proven { .. } | State::Unproven { .. } | State::LocalOnly { .. }
-        );
-        if alive && now >= self.max_end() {
-            self.lose(Loss::MaxHold, now, out);
-        }
-        match self.state {
-            State::Proven { deadline } if now >= deadline => self.lose(Loss::Deadline, now, out),
-            State::Owing {
-                until, since, undo, ..
-            } if now >= until => {
-                self.cleared(crate::event::Cleared::Expired, since, undo, now, out);
+            Input::Renewed { sent_at, remaining_before: was_left } => {
+                self.on_renewed(sent_at, was_left, now, out)
             }
-            _ => {}
+            Input::RenewFailed { unknown } => self.on_renew_failed(unknown, now, out),
+            Input::NotOwned => self.on_not_owned(now, out),
+            Input::Healed { sent_at, fence, ttl } => self.on_healed(sent_at, fence, ttl, now, out),
+            Input::HealBusy => self.on_heal_busy(now, out),
+            Input::HealFailed { unknown } => self.on_heal_failed(unknown, now, out),
+            Input::Release => self.release(now, out),
+            Input::ReleaseAnswered(answer) => self.on_release_result(answer, now, out),
+            Input::PolicyChanged(class) => self.policy_changed(class, now, out),
+            Input::ForceEnd(loss) => self.force_end(loss, now, out),
+        }
+        self.send_if_due(now, out);
+    }
+
+    /// Applies what time alone decides.
+    fn judge(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        // Twice at most: a shadow policy reports `max_hold` and goes on to the lease's deadline.
+        while let Some(loss) = self.loss_at(now) {
+            self.on_loss(loss, now, out);
+        }
+        if let HoldState::Debt { until, since, undo, .. } = self.state
+            && now >= until
+        {
+            self.end_debt(crate::event::DebtResolution::Expired, since, undo, now, out);
         }
     }
 
-    /// Sends what is due.
-    fn act_if_due(&mut self, now: Moment, out: &mut Vec<Effect>) {
-        if self.flight.is_some() || now < self.due {
+    /// The loss that time has caused and this machine has not handled yet.
+    fn loss_at(&self, now: Moment) -> Option<Loss> {
+        let reached = Deadline {
+            // A shadow policy does not enforce `max_hold`, but it reports it.
+            limit: self.max_hold_end(),
+            ..self.deadline()
+        };
+        match (self.state, reached.judge(now)) {
+            (HoldState::Lost(_), _) => None,
+            (_, HoldStatus::Lost(loss)) => Some(loss),
+            (HoldState::Proven { .. }, HoldStatus::Unproven) => Some(Loss::Deadline),
+            _ => None,
+        }
+    }
+
+    /// Sends the call that is due.
+    fn send_if_due(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        if self.in_flight.is_some() || now < self.due {
             return;
         }
-        let terms = Terms::of(&self.class, None);
+        let terms = LeaseTerms::of(&self.class, None);
         let reached = terms.deadline(now, &self.class);
         match &mut self.state {
-            State::Proven { .. } | State::Unproven { gone: false, .. } => {
-                if let State::Proven { deadline } = &mut self.state {
-                    // A renewal for a TTL that was shortened may cut the lease once it is sent, heard of or not.
+            HoldState::Proven { .. } | HoldState::Unproven { not_owned: false, .. } => {
+                if let HoldState::Proven { deadline } = &mut self.state {
+                    // A renewal with a shorter TTL may shorten the lease once it is sent, whether
+                    // or not its answer arrives.
                     *deadline = reached.min(*deadline);
                 }
-                self.widest = self.widest.widest(terms);
-                self.flight = Some(Flight::Renew(terms));
+                self.widest_terms = self.widest_terms.max(terms);
+                self.in_flight = Some(InFlightCall::Renew(terms));
                 out.push(Effect::Renew);
             }
-            State::Unproven { .. } | State::LocalOnly { .. } => {
-                self.widest = self.widest.widest(terms);
-                self.flight = Some(Flight::Heal(terms));
+            HoldState::Unproven { .. } | HoldState::LocalOnly { .. } => {
+                self.widest_terms = self.widest_terms.max(terms);
+                self.in_flight = Some(InFlightCall::Heal(terms));
                 out.push(Effect::Heal);
             }
-            State::Owing { attempt, .. } => {
+            HoldState::Debt { attempt, .. } => {
                 *attempt += 1;
                 let attempt = *attempt;
-                self.flight = Some(Flight::Release);
+                self.in_flight = Some(InFlightCall::Release);
                 out.push(Effect::Release { attempt });
             }
-            State::Lost(_) | State::Releasing { .. } | State::Done(_) => {}
+            HoldState::Lost(_) | HoldState::Releasing { .. } | HoldState::Done(_) => {}
         }
     }
 
-    /// The hold cannot go on as it is. In a `fence` class it is abandoned: cancelled once, counted once, the lease left
-    /// alone. A `continue` class, and a shadow policy, goes on; what that costs is measured.
-    fn lose(&mut self, loss: Loss, now: Moment, out: &mut Vec<Effect>) {
+    /// Handles a loss. A `fence` class abandons the hold: one cancellation, one event, the lease is
+    /// left alone. A `continue` class and a shadow policy go on, and the overlap is measured.
+    fn on_loss(&mut self, loss: Loss, now: Moment, out: &mut Vec<Effect>) {
         let forced = matches!(loss, Loss::Broken | Loss::Shutdown | Loss::KeeperGone);
         let enforced = self.class.mode == Enforcement::Enforce;
         let fences = match loss {
@@ -319,71 +312,67 @@ impl Life {
         };
         if forced || (fences && enforced) {
             self.end_overlap(now, out);
-            self.state = State::Lost(loss);
+            self.state = HoldState::Lost(loss);
             out.push(Effect::Cancel(loss));
-            let held = self.held(now);
-            out.push(Effect::Emit(What::Abandoned { reason: loss, held }));
-            // Else when what is on its way is answered.
-            if self.flight.is_none() {
-                self.give_back(out);
+            let held = self.take_unreported_held(now);
+            out.push(Effect::Emit(EventKind::Abandoned { reason: loss, held }));
+            // Otherwise the undo waits for the answer: a heal in flight could be granted after it.
+            if self.in_flight.is_none() {
+                self.undo_heal(out);
             }
             return;
         }
-        if fences && !self.would_stop {
-            self.would_stop = true;
-            out.push(Effect::Emit(What::WouldStop { reason: loss }));
+        if fences && !self.shadow_reported {
+            self.shadow_reported = true;
+            out.push(Effect::Emit(EventKind::WouldStop { reason: loss }));
         }
         match (loss, self.state) {
-            (Loss::Deadline, State::Proven { deadline }) => self.unproven(deadline, false, now, out),
-            (Loss::NotOwned, State::Proven { .. }) => self.unproven(now, true, now, out),
+            (Loss::Deadline, HoldState::Proven { deadline }) => {
+                self.become_unproven(deadline, false, now, out)
+            }
+            (Loss::NotOwned, HoldState::Proven { .. }) => self.become_unproven(now, true, now, out),
             _ => {}
         }
     }
 
-    fn unproven(&mut self, since: Moment, gone: bool, now: Moment, out: &mut Vec<Effect>) {
-        self.state = State::Unproven {
-            since,
-            gone,
-            confirmed: false,
-        };
-        self.delay = FIRST_DELAY;
+    fn become_unproven(&mut self, since: Moment, gone: bool, now: Moment, out: &mut Vec<Effect>) {
+        self.state = HoldState::Unproven { since, not_owned: gone, confirmed: false };
+        self.retry_delay = FIRST_RETRY_DELAY;
         self.due = now;
-        out.push(Effect::Emit(What::Unproven));
+        out.push(Effect::Emit(EventKind::Unproven));
     }
 
-    /// How long it was held, as its next event tells it. One that a shutdown ended and that is then given back has told
-    /// of most of it already.
-    fn held(&mut self, now: Moment) -> Duration {
-        let whole = self.aged.saturating_add(now.since(self.started));
-        whole.saturating_sub(std::mem::replace(&mut self.told, whole))
+    // After a shutdown two events report the held time of one hold; each reports its own part.
+    fn take_unreported_held(&mut self, now: Moment) -> Duration {
+        let whole = self.earlier_age.saturating_add(now.since(self.started));
+        whole.saturating_sub(std::mem::replace(&mut self.reported_held, whole))
     }
 
-    /// The overlap clock stops because the work does.
+    // The work ends, so the overlap does.
     fn end_overlap(&self, now: Moment, out: &mut Vec<Effect>) {
-        if let State::Unproven { since, .. } | State::LocalOnly { since, .. } = self.state {
-            out.push(Effect::Emit(What::OverlapEnded {
-                overlap: now.since(since),
-            }));
+        if let HoldState::Unproven { since, .. } | HoldState::LocalOnly { since, .. } = self.state {
+            out.push(Effect::Emit(EventKind::OverlapEnded { overlap: now.since(since) }));
         }
     }
 
-    fn end(&mut self, loss: Loss, now: Moment, out: &mut Vec<Effect>) {
+    fn force_end(&mut self, loss: Loss, now: Moment, out: &mut Vec<Effect>) {
         if matches!(
             self.state,
-            State::Proven { .. } | State::Unproven { .. } | State::LocalOnly { .. }
+            HoldState::Proven { .. } | HoldState::Unproven { .. } | HoldState::LocalOnly { .. }
         ) {
-            self.lose(loss, now, out);
+            self.on_loss(loss, now, out);
         }
     }
 
-    /// The next attempt, later each time.
+    /// Schedules the next attempt with exponential backoff.
     fn back_off(&mut self, now: Moment) {
-        self.due = now + self.shorten(self.delay, 2);
-        self.delay = (self.delay * 2).min(LONGEST_DELAY);
+        self.due = now + self.jitter_down(self.retry_delay, 2);
+        self.retry_delay = (self.retry_delay * 2).min(MAX_RETRY_DELAY);
     }
 
-    /// `whole` less a random part of at most one `parts`-th: jitter that never makes anything later than planned.
-    fn shorten(&mut self, whole: Duration, parts: u32) -> Duration {
+    /// Subtracts a random part of at most one `parts`-th: this jitter never delays anything beyond
+    /// the plan.
+    fn jitter_down(&mut self, whole: Duration, parts: u32) -> Duration {
         let share = u32::try_from(split_mix(&mut self.seed) >> 48).unwrap_or(0); // 16 bits
         whole.saturating_sub((whole / parts.max(1)).mul_f64(f64::from(share) / 65_536.0))
     }

@@ -1,203 +1,187 @@
-//! Giving back: bounded in the foreground, then as a debt in the background until the lease is over anyway.
+//! The release: bounded in the foreground, then a debt in the background until the lease has
+//! expired.
 
-use super::{Effect, FIRST_DELAY, Flight, Life, Outcome, ReleaseAnswer, State};
+use super::{Effect, FIRST_RETRY_DELAY, HoldMachine, HoldState, InFlightCall, ReleaseOutcome, ReleaseResult};
 use crate::clock::Moment;
-use crate::deadline::surely_over;
-use crate::event::{Cleared, Loss, Op, What};
+use crate::deadline::latest_expiry;
+use crate::event::{DebtResolution, EventKind, LeaseOp, Loss};
 use crate::policy::ReleaseWhen;
 
-impl Life {
-    /// The work is done.
+impl HoldMachine {
+    /// Handles the end of the work.
     pub(super) fn release(&mut self, now: Moment, out: &mut Vec<Effect>) {
         self.end_overlap(now, out);
         match self.state {
-            // Ended by the client's shutdown, not by doubt: the lease is still ours to give back.
-            State::Lost(Loss::Shutdown) if self.still_ours(now) => {
-                self.state = State::Releasing {
-                    attempt: 0,
-                    ambiguous: false,
-                };
-                if self.flight.is_none() {
+            // The hold was ended by the shutdown, not by doubt: the lease is still valid and can be
+            // released.
+            HoldState::Lost(Loss::Shutdown) if self.lease_still_proven(now) => {
+                self.state = HoldState::Releasing { attempt: 0, ambiguous: false };
+                if self.in_flight.is_none() {
                     self.proceed_to_release(now, out);
                 }
             }
-            State::Lost(_) => {
-                let over = self.lease.map_or(now, |_| self.over_by());
-                self.forget(over, now, out);
-                self.finish(Outcome::Skipped, out);
+            HoldState::Lost(_) => {
+                let over = self.lease.map_or(now, |_| self.latest_expiry_of_lease());
+                self.undo_late_requests(over, now, out);
+                self.finish(ReleaseOutcome::Skipped, out);
             }
-            State::LocalOnly { .. } => {
-                let held = self.held(now);
-                out.push(Effect::Emit(What::Released { held, attempts: 0 }));
-                self.finish(Outcome::Released, out);
+            HoldState::LocalOnly { .. } => {
+                let held = self.take_unreported_held(now);
+                out.push(Effect::Emit(EventKind::Released { held, attempts: 0 }));
+                self.finish(ReleaseOutcome::Released, out);
             }
-            State::Unproven { gone: true, .. } => {
-                let held = self.held(now);
-                out.push(Effect::Emit(What::AlreadyLost { held }));
-                self.forget(now, now, out);
-                self.finish(Outcome::AlreadyLost, out);
+            HoldState::Unproven { not_owned: true, .. } => {
+                let held = self.take_unreported_held(now);
+                out.push(Effect::Emit(EventKind::AlreadyLost { held }));
+                self.undo_late_requests(now, now, out);
+                self.finish(ReleaseOutcome::AlreadyLost, out);
             }
-            State::Proven { .. } | State::Unproven { .. } => {
-                self.state = State::Releasing {
-                    attempt: 0,
-                    ambiguous: false,
-                };
-                // A renewal on its way is waited for: none may be left that could arrive after the release.
-                if self.flight.is_none() {
+            HoldState::Proven { .. } | HoldState::Unproven { .. } => {
+                self.state = HoldState::Releasing { attempt: 0, ambiguous: false };
+                // Wait for a renewal in flight: it must not arrive after the release.
+                if self.in_flight.is_none() {
                     self.proceed_to_release(now, out);
                 }
             }
-            State::Releasing { .. } | State::Owing { .. } | State::Done(_) => {}
+            HoldState::Releasing { .. } | HoldState::Debt { .. } | HoldState::Done(_) => {}
         }
-        if self.flight.is_none() {
-            self.give_back(out);
+        if self.in_flight.is_none() {
+            self.undo_heal(out);
         }
     }
 
-    /// In `Releasing` with nothing on its way: send the next attempt, or leave the lease to run out if the class wants
-    /// that. Answers whether the hold is being released.
+    /// In `Releasing` with no call in flight: sends the next attempt, or leaves the lease to expire
+    /// if the class states that. Returns whether the hold is being released.
     pub(super) fn proceed_to_release(&mut self, now: Moment, out: &mut Vec<Effect>) -> bool {
-        let State::Releasing { attempt, .. } = &mut self.state else {
+        let HoldState::Releasing { attempt, .. } = &mut self.state else {
             return false;
         };
         if *attempt == 0 && self.class.release.when == ReleaseWhen::Expired {
-            let held = self.held(now);
-            let until = self.over_by();
-            out.push(Effect::Emit(What::Kept { held }));
-            self.forget(until, now, out);
-            self.finish(Outcome::Kept { until }, out);
+            let held = self.take_unreported_held(now);
+            let until = self.latest_expiry_of_lease();
+            out.push(Effect::Emit(EventKind::Kept { held }));
+            self.undo_late_requests(until, now, out);
+            self.finish(ReleaseOutcome::Kept { until }, out);
             return true;
         }
         *attempt += 1;
         let attempt = *attempt;
-        self.flight = Some(Flight::Release);
+        self.in_flight = Some(InFlightCall::Release);
         out.push(Effect::Release { attempt });
         true
     }
 
-    pub(super) fn release_answer(&mut self, answer: ReleaseAnswer, now: Moment, out: &mut Vec<Effect>) {
-        if self.flight != Some(Flight::Release) {
+    pub(super) fn on_release_result(&mut self, answer: ReleaseResult, now: Moment, out: &mut Vec<Effect>) {
+        if self.in_flight != Some(InFlightCall::Release) {
             return;
         }
-        self.flight = None;
+        self.in_flight = None;
         match answer {
-            ReleaseAnswer::Released => self.release_answer_released(now, out),
-            ReleaseAnswer::NotOwned => self.release_answer_not_owned(now, out),
-            ReleaseAnswer::Failed { unknown } => self.release_answer_failed(unknown, now, out),
+            ReleaseResult::Released => self.on_release_confirmed(now, out),
+            ReleaseResult::NotOwned => self.on_release_not_owned(now, out),
+            ReleaseResult::Failed { unknown } => self.on_release_failed(unknown, now, out),
         }
     }
 
-    fn release_answer_released(&mut self, now: Moment, out: &mut Vec<Effect>) {
+    fn on_release_confirmed(&mut self, now: Moment, out: &mut Vec<Effect>) {
         match self.state {
-            State::Releasing { attempt, .. } => {
-                let held = self.held(now);
-                out.push(Effect::Emit(What::Released {
-                    held,
-                    attempts: attempt,
-                }));
-                self.finish(Outcome::Released, out);
+            HoldState::Releasing { attempt, .. } => {
+                let held = self.take_unreported_held(now);
+                out.push(Effect::Emit(EventKind::Released { held, attempts: attempt }));
+                self.finish(ReleaseOutcome::Released, out);
             }
-            State::Owing { since, undo, .. } => self.cleared(Cleared::Released, since, undo, now, out),
+            HoldState::Debt { since, undo, .. } => {
+                self.end_debt(DebtResolution::Released, since, undo, now, out)
+            }
             _ => {}
         }
     }
 
-    /// After an ambiguous attempt it means that that one was applied; otherwise someone else took the lease.
-    pub(super) fn release_answer_not_owned(&mut self, now: Moment, out: &mut Vec<Effect>) {
+    // After an attempt with unknown outcome, *not owned* means that the attempt was applied.
+    // Otherwise another client took the lease.
+    pub(super) fn on_release_not_owned(&mut self, now: Moment, out: &mut Vec<Effect>) {
         match self.state {
-            State::Releasing {
-                attempt,
-                ambiguous: true,
-            } => {
-                let held = self.held(now);
-                out.push(Effect::Emit(What::Released {
-                    held,
-                    attempts: attempt,
-                }));
-                self.finish(Outcome::Released, out);
+            HoldState::Releasing { attempt, ambiguous: true } => {
+                let held = self.take_unreported_held(now);
+                out.push(Effect::Emit(EventKind::Released { held, attempts: attempt }));
+                self.finish(ReleaseOutcome::Released, out);
             }
-            State::Releasing { attempt, .. } => {
-                let op = if attempt == 0 { Op::Renew } else { Op::Release };
-                let held = self.held(now);
-                out.push(Effect::Emit(What::NotOwned { op }));
-                out.push(Effect::Emit(What::AlreadyLost { held }));
+            HoldState::Releasing { attempt, .. } => {
+                let op = if attempt == 0 { LeaseOp::Renew } else { LeaseOp::Release };
+                let held = self.take_unreported_held(now);
+                out.push(Effect::Emit(EventKind::NotOwned { op }));
+                out.push(Effect::Emit(EventKind::AlreadyLost { held }));
+                // Only a renewal answered, so no release has left a tombstone yet.
                 if attempt == 0 {
-                    self.forget(now, now, out);
+                    self.undo_late_requests(now, now, out);
                 }
-                self.finish(Outcome::AlreadyLost, out);
+                self.finish(ReleaseOutcome::AlreadyLost, out);
             }
-            State::Owing { since, undo, .. } => self.cleared(Cleared::Released, since, undo, now, out),
+            HoldState::Debt { since, undo, .. } => {
+                self.end_debt(DebtResolution::Released, since, undo, now, out)
+            }
             _ => {}
         }
     }
 
-    fn release_answer_failed(&mut self, unknown: bool, now: Moment, out: &mut Vec<Effect>) {
+    fn on_release_failed(&mut self, unknown: bool, now: Moment, out: &mut Vec<Effect>) {
         match &mut self.state {
-            State::Releasing { attempt, ambiguous } => {
+            HoldState::Releasing { attempt, ambiguous } => {
                 *ambiguous |= unknown;
                 let attempt = *attempt;
-                out.push(Effect::Emit(What::ReleaseFailed { attempt, unknown }));
+                out.push(Effect::Emit(EventKind::ReleaseFailed { attempt, unknown }));
                 if attempt < self.class.release.attempts {
                     self.proceed_to_release(now, out);
                     return;
                 }
-                let until = self.over_by();
-                let held = self.held(now);
-                out.push(Effect::Emit(What::Debt {
-                    held,
-                    lasts: until.since(now),
-                }));
-                out.push(Effect::Finish(Outcome::Debt { until }));
-                self.state = State::Owing {
-                    since: now,
-                    until,
-                    attempt,
-                    undo: false,
-                };
-                self.delay = FIRST_DELAY;
+                let until = self.latest_expiry_of_lease();
+                let held = self.take_unreported_held(now);
+                out.push(Effect::Emit(EventKind::Debt { held, lasts: until.since(now) }));
+                // The caller is answered now; the background attempts continue without it.
+                out.push(Effect::Finish(ReleaseOutcome::Debt { until }));
+                self.state = HoldState::Debt { since: now, until, attempt, undo: false };
+                self.retry_delay = FIRST_RETRY_DELAY;
                 self.back_off(now);
             }
-            State::Owing { .. } => self.back_off(now),
+            HoldState::Debt { .. } => self.back_off(now),
             _ => {}
         }
     }
 
-    fn still_ours(&self, now: Moment) -> bool {
-        self.lease
-            .is_some_and(|lease| now < lease.terms.deadline(lease.sent_at, &self.class))
+    fn lease_still_proven(&self, now: Moment) -> bool {
+        self.lease.is_some_and(|lease| now < lease.terms.deadline(lease.sent_at, &self.class))
     }
 
-    /// The store has surely let go of the lease by then: nothing of this hold is on its way any more.
-    fn over_by(&self) -> Moment {
-        surely_over(self.touched, self.widest.kept, self.widest.drift)
+    /// The moment at which the lease has expired for certain; no call of this hold is in flight
+    /// then.
+    fn latest_expiry_of_lease(&self) -> Moment {
+        latest_expiry(self.last_touched, self.widest_terms.store_ttl, self.widest_terms.drift)
     }
 
-    /// A debt, or an undo, is over.
-    pub(super) fn cleared(
+    /// Ends a debt or an undo.
+    pub(super) fn end_debt(
         &mut self,
-        how: Cleared,
+        how: DebtResolution,
         since: Moment,
         undo: bool,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
         let what = if undo {
-            What::Undone { how }
+            EventKind::Undone { how }
         } else {
-            What::DebtCleared {
-                after: now.since(since),
-                how,
-            }
+            EventKind::DebtCleared { after: now.since(since), how }
         };
         out.push(Effect::Emit(what));
-        if how == Cleared::Expired {
-            self.forget(now, now, out);
+        // No release was confirmed, so the store may have no tombstone for a late request.
+        if how == DebtResolution::Expired {
+            self.undo_late_requests(now, now, out);
         }
-        self.state = State::Done(Outcome::Released);
+        self.state = HoldState::Done(ReleaseOutcome::Released);
     }
 
-    fn finish(&mut self, outcome: Outcome, out: &mut Vec<Effect>) {
-        self.state = State::Done(outcome);
+    fn finish(&mut self, outcome: ReleaseOutcome, out: &mut Vec<Effect>) {
+        self.state = HoldState::Done(outcome);
         out.push(Effect::Finish(outcome));
     }
 }

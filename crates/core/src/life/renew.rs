@@ -1,155 +1,150 @@
-//! While holding: renewals, their failures, and getting back a lease that is not there.
+//! Renewals, their failures, and healing of a lease that is missing.
 
 use std::time::Duration;
 
-use super::{Effect, FIRST_DELAY, Flight, Lease, Life, State, Terms};
+use super::{ConfirmedLease, Effect, FIRST_RETRY_DELAY, HoldMachine, HoldState, InFlightCall, LeaseTerms};
 use crate::clock::Moment;
 use crate::deadline::clock_jump;
-use crate::event::{Loss, Op, What};
-use crate::store::TOMBSTONE;
-use crate::word::Fence;
+use crate::event::{EventKind, LeaseOp, Loss};
+use crate::store::TOMBSTONE_TTL;
+use crate::types::Fence;
 
-/// The least time between two attempts, so that a store that refuses at once is not hammered.
-const LEAST_DELAY: Duration = Duration::from_millis(25);
+// A store that refuses at once must not be retried in a busy loop.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(25);
 
-/// Lines of the grid in one renewal interval: about 25 of them lie within the jitter.
-const GRID: u32 = 256;
+// Divides one renewal interval. About 25 lines lie within the jitter of a tenth, so holds batch
+// without all renewing at once.
+const RENEWAL_GRID_LINES: u32 = 256;
 
-impl Life {
-    /// The regular renewal, a little early at random so that holds taken together do not stay in step; then back to
-    /// the last line of a grid that all holds of the class share, so that a keeper's renewals go out in batches.
+impl HoldMachine {
+    /// Schedules the regular renewal: slightly early at random, so that holds acquired together
+    /// spread out. The time is then rounded down to a grid that all holds of the class share, so
+    /// that renewals go out in batches.
     pub(super) fn schedule_renewal(&mut self, sent_at: Moment) {
-        self.delay = FIRST_DELAY;
+        self.retry_delay = FIRST_RETRY_DELAY;
         self.due = match self.class.renew.every {
             Some(every) => {
-                let due = (sent_at + self.shorten(every, 10)).as_nanos();
-                let grid = u64::try_from((every / GRID).as_nanos()).unwrap_or(1).max(1);
+                let due = (sent_at + self.jitter_down(every, 10)).as_nanos();
+                let grid = u64::try_from((every / RENEWAL_GRID_LINES).as_nanos()).unwrap_or(1).max(1);
                 Moment::from_nanos(due - due % grid).max(sent_at)
             }
             None => Moment::FAR,
         };
     }
 
-    pub(super) fn renewed(
+    pub(super) fn on_renewed(
         &mut self,
         sent_at: Moment,
         was_left: Option<Duration>,
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let Some(Flight::Renew(terms)) = self.flight else {
+        let Some(InFlightCall::Renew(terms)) = self.in_flight else {
             return;
         };
-        self.flight = None;
-        self.touched = now;
+        self.in_flight = None;
+        self.last_touched = now;
+        // A release has waited for this answer.
         if self.proceed_to_release(now, out) {
             return;
         }
         let reached = terms.deadline(sent_at, &self.class);
         let before = match self.state {
-            State::Proven { deadline } => deadline,
-            State::Unproven { .. } => now,
+            HoldState::Proven { deadline } => deadline,
+            HoldState::Unproven { .. } => now,
             _ => return,
         };
-        // After an unknown renewal, or with a TTL that has changed, nobody can say what should be left.
-        let lease = self.lease.filter(|lease| lease.terms == self.widest);
+        // After an unknown renewal or a TTL change, the expected remaining time is not known.
+        let lease = self.lease.filter(|lease| lease.terms == self.widest_terms);
         if let (0, Some(lease), Some(left)) = (self.failures, lease, was_left) {
             let (from, to) = (lease.sent_at, lease.answered_at);
-            if let Some((by, ahead)) = clock_jump(from, to, lease.terms.kept, sent_at, now, left, &self.class)
+            if let Some((by, ahead)) =
+                clock_jump(from, to, lease.terms.store_ttl, sent_at, now, left, &self.class)
             {
-                out.push(Effect::Emit(What::ClockJump { by, ahead }));
+                out.push(Effect::Emit(EventKind::ClockJump { by, ahead }));
             }
         }
         self.failures = 0;
-        self.lease = Some(Lease {
-            sent_at,
-            answered_at: now,
-            terms,
-        });
+        self.lease = Some(ConfirmedLease { sent_at, answered_at: now, terms });
         let left = before.since(now).as_secs_f64() / self.class.usable().as_secs_f64().max(f64::MIN_POSITIVE);
-        out.push(Effect::Emit(What::Renewed {
-            left: left.min(1.0),
-            took: now.since(sent_at),
-        }));
-        self.prove(reached.max(before), sent_at, false, now, out);
+        out.push(Effect::Emit(EventKind::Renewed { left: left.min(1.0), took: now.since(sent_at) }));
+        // A renewal never moves the deadline back.
+        self.become_proven(reached.max(before), sent_at, false, now, out);
     }
 
-    /// Errors are retried sooner than the next regular renewal, at growing distances, so that the last strike falls
-    /// just before the deadline and not after it.
-    pub(super) fn renew_failed(&mut self, unknown: bool, now: Moment, out: &mut Vec<Effect>) {
-        let Some(Flight::Renew(_)) = self.flight else {
+    /// Handles a failed renewal. Retries come sooner than the next regular renewal, at growing
+    /// distances, so that the last one ends just before the deadline (ADR 0006).
+    pub(super) fn on_renew_failed(&mut self, unknown: bool, now: Moment, out: &mut Vec<Effect>) {
+        let Some(InFlightCall::Renew(_)) = self.in_flight else {
             return;
         };
-        self.flight = None;
+        self.in_flight = None;
+        // The renewal may have been applied at any time until now: a debt counts from here.
         if unknown {
-            self.touched = now;
+            self.last_touched = now;
         }
         if self.proceed_to_release(now, out) {
             return;
         }
         self.failures = self.failures.saturating_add(1);
         match self.state {
-            State::Proven { deadline } => {
-                out.push(Effect::Emit(What::RenewFailed {
-                    failures: self.failures,
-                    unknown,
-                }));
+            HoldState::Proven { deadline } => {
+                out.push(Effect::Emit(EventKind::RenewFailed { failures: self.failures, unknown }));
                 if self.failures >= self.class.renew.max_failures {
-                    self.lose(Loss::MaxFailures, now, out);
+                    self.on_loss(Loss::MaxFailures, now, out);
                 }
-                self.due = now + self.next_try(deadline, now);
+                self.due = now + self.renew_retry_delay(deadline, now);
             }
-            State::Unproven { .. } => {
-                out.push(Effect::Emit(What::RenewFailed {
-                    failures: self.failures,
-                    unknown,
-                }));
+            HoldState::Unproven { .. } => {
+                out.push(Effect::Emit(EventKind::RenewFailed { failures: self.failures, unknown }));
                 self.back_off(now);
             }
             _ => {}
         }
     }
 
-    /// The remaining time is parted 1 : 2 : 4 … among the attempts that are left.
-    fn next_try(&mut self, deadline: Moment, now: Moment) -> Duration {
+    /// Divides the remaining time 1 : 2 : 4 … among the attempts that are left.
+    fn renew_retry_delay(&mut self, deadline: Moment, now: Moment) -> Duration {
         let left = deadline.since(now).saturating_sub(self.class.renew.timeout);
         let tries = self
             .class
             .renew
             .max_failures
             .saturating_sub(self.failures)
+            // Keeps the shift below in range.
             .clamp(1, 16);
         let regular = self.class.renew.every.unwrap_or(left);
         let delay = (left / ((1 << tries) - 1)).min(regular * 3 / 4);
-        self.shorten(delay, 4).max(LEAST_DELAY)
+        self.jitter_down(delay, 4).max(MIN_RETRY_DELAY)
     }
 
-    /// Definite: lost now, not at the third strike.
-    pub(super) fn not_owned(&mut self, now: Moment, out: &mut Vec<Effect>) {
-        let Some(Flight::Renew(_)) = self.flight else {
+    /// Handles *not owned*. It is definite, so the hold is lost at once and not after
+    /// `max_failures`.
+    pub(super) fn on_not_owned(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        let Some(InFlightCall::Renew(_)) = self.in_flight else {
             return;
         };
-        self.flight = None;
-        // There is nothing left to count from, or to give back.
+        self.in_flight = None;
+        // No lease is left to count from or to release.
         self.lease = None;
-        self.widest = Terms::of(&self.class, None);
+        self.widest_terms = LeaseTerms::of(&self.class, None);
         match &mut self.state {
-            State::Releasing { .. } => self.release_answer_not_owned(now, out),
-            State::Proven { .. } => {
-                out.push(Effect::Emit(What::NotOwned { op: Op::Renew }));
-                self.lose(Loss::NotOwned, now, out);
+            HoldState::Releasing { .. } => self.on_release_not_owned(now, out),
+            HoldState::Proven { .. } => {
+                out.push(Effect::Emit(EventKind::NotOwned { op: LeaseOp::Renew }));
+                self.on_loss(Loss::NotOwned, now, out);
             }
-            State::Unproven { gone, .. } => {
+            HoldState::Unproven { not_owned: gone, .. } => {
                 *gone = true;
                 self.due = now;
-                out.push(Effect::Emit(What::NotOwned { op: Op::Renew }));
+                out.push(Effect::Emit(EventKind::NotOwned { op: LeaseOp::Renew }));
             }
             _ => {}
         }
     }
 
-    /// The lease that was missing is granted (again).
-    pub(super) fn healed(
+    /// Handles the grant of a missing lease.
+    pub(super) fn on_healed(
         &mut self,
         sent_at: Moment,
         fence: Fence,
@@ -157,107 +152,114 @@ impl Life {
         now: Moment,
         out: &mut Vec<Effect>,
     ) {
-        let Some(Flight::Heal(asked)) = self.flight else {
+        let Some(InFlightCall::Heal(asked)) = self.in_flight else {
             return;
         };
-        self.flight = None;
-        let terms = ttl.map_or(asked, |given| Terms {
-            ttl: given.saturating_sub(asked.kept.saturating_sub(asked.ttl)),
-            kept: given,
+        self.in_flight = None;
+        let terms = ttl.map_or(asked, |given| LeaseTerms {
+            ttl: given.saturating_sub(asked.store_ttl.saturating_sub(asked.ttl)),
+            store_ttl: given,
             ..asked
         });
         let reached = terms.deadline(sent_at, &self.class);
-        let wanted = matches!(self.state, State::Unproven { .. } | State::LocalOnly { .. });
+        let wanted = matches!(self.state, HoldState::Unproven { .. } | HoldState::LocalOnly { .. });
         if !wanted || reached <= now {
-            // Nobody needs it any more, or it is over before it can be used.
+            // The hold has ended, or the grant has passed its deadline: undo it.
             self.heal_unknown = true;
-            self.give_back(out);
+            self.undo_heal(out);
             if wanted {
                 self.back_off(now);
             }
             return;
         }
         self.heal_unknown = false;
-        self.touched = now;
+        self.last_touched = now;
         self.failures = 0;
         self.fence = Some(fence);
-        self.forget(now, now, out);
-        out.push(Effect::TakeOver);
-        // An earlier try to heal may still be on its way.
-        self.late_until = now + TOMBSTONE;
-        self.widest = self.widest.widest(terms);
-        self.lease = Some(Lease {
-            sent_at,
-            answered_at: now,
-            terms,
-        });
-        self.prove(reached, sent_at, true, now, out);
+        // For the old token, before `AdoptHealToken` replaces it.
+        self.undo_late_requests(now, now, out);
+        out.push(Effect::AdoptHealToken);
+        // An earlier attempt to heal with the same token may still arrive.
+        self.late_until = now + TOMBSTONE_TTL;
+        self.widest_terms = self.widest_terms.max(terms);
+        self.lease = Some(ConfirmedLease { sent_at, answered_at: now, terms });
+        self.become_proven(reached, sent_at, true, now, out);
     }
 
-    pub(super) fn heal_busy(&mut self, now: Moment, out: &mut Vec<Effect>) {
-        let Some(Flight::Heal(_)) = self.flight else {
+    pub(super) fn on_heal_busy(&mut self, now: Moment, out: &mut Vec<Effect>) {
+        let Some(InFlightCall::Heal(_)) = self.in_flight else {
             return;
         };
-        self.flight = None;
+        self.in_flight = None;
         match &mut self.state {
-            State::Unproven { confirmed, .. } | State::LocalOnly { confirmed, .. } => {
+            HoldState::Unproven { confirmed, .. } | HoldState::LocalOnly { confirmed, .. } => {
                 if !std::mem::replace(confirmed, true) {
-                    out.push(Effect::Emit(What::OverlapConfirmed));
+                    out.push(Effect::Emit(EventKind::OverlapConfirmed));
                 }
                 self.back_off(now);
-                // Each time: the class may have begun to fence since.
-                if matches!(self.state, State::LocalOnly { .. }) {
-                    self.lose(Loss::HealConflict, now, out);
+                // Checked on every conflict, because the class may have changed to `fence` since
+                // the last one.
+                if matches!(self.state, HoldState::LocalOnly { .. }) {
+                    self.on_loss(Loss::HealConflict, now, out);
                 }
             }
-            _ => self.give_back(out),
+            _ => self.undo_heal(out),
         }
     }
 
-    pub(super) fn heal_failed(&mut self, unknown: bool, now: Moment, out: &mut Vec<Effect>) {
-        let Some(Flight::Heal(_)) = self.flight else {
+    pub(super) fn on_heal_failed(&mut self, unknown: bool, now: Moment, out: &mut Vec<Effect>) {
+        let Some(InFlightCall::Heal(_)) = self.in_flight else {
             return;
         };
-        self.flight = None;
+        self.in_flight = None;
         self.heal_unknown |= unknown;
-        if matches!(self.state, State::Unproven { .. } | State::LocalOnly { .. }) {
+        if matches!(self.state, HoldState::Unproven { .. } | HoldState::LocalOnly { .. }) {
             self.back_off(now);
         } else {
-            self.give_back(out);
+            self.undo_heal(out);
         }
     }
 
-    /// The hold is over or has no use for it: a heal that may have been granted is undone.
-    pub(super) fn give_back(&mut self, out: &mut Vec<Effect>) {
+    /// Undoes a heal that may have been granted and is not needed.
+    pub(super) fn undo_heal(&mut self, out: &mut Vec<Effect>) {
         if std::mem::take(&mut self.heal_unknown) {
-            out.push(Effect::GiveBack);
+            out.push(Effect::UndoHeal);
         }
     }
 
-    /// The hold is done with its token, and the store was not told so. What of it still arrives keeps the name shut for nobody: for
-    /// a whole TTL more, whether it finds the lease, which it extends, or none. That is undone once the lease should be over. Not
-    /// before: the lease of a hold that was abandoned is left alone.
-    pub(super) fn forget(&mut self, over: Moment, now: Moment, out: &mut Vec<Effect>) {
+    /// Schedules an undo of the hold's token, if a request of it may still arrive and no release
+    /// told the store.
+    pub(super) fn undo_late_requests(&mut self, over: Moment, now: Moment, out: &mut Vec<Effect>) {
+        // A late request for this token would re-create or extend the lease for a full TTL with no
+        // owner. The undo starts when the current lease has expired, because the lease of an
+        // abandoned hold is left alone.
         if now < std::mem::replace(&mut self.late_until, Moment::ZERO) {
-            out.push(Effect::Forget { from: over });
+            out.push(Effect::UndoLate { from: over });
         }
     }
 
     /// The lease is confirmed up to `reached`.
-    fn prove(&mut self, reached: Moment, sent_at: Moment, granted: bool, now: Moment, out: &mut Vec<Effect>) {
+    fn become_proven(
+        &mut self,
+        reached: Moment,
+        sent_at: Moment,
+        granted: bool,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
         let was = self.state;
-        self.state = State::Proven { deadline: reached };
+        self.state = HoldState::Proven { deadline: reached };
         self.schedule_renewal(sent_at);
         match was {
-            State::Unproven { since, .. } => {
-                out.push(Effect::Emit(What::ProvenAgain {
+            HoldState::Unproven { since, .. } => {
+                out.push(Effect::Emit(EventKind::ProvenAgain {
                     overlap: now.since(since),
                     retaken: granted,
                 }));
             }
-            State::LocalOnly { since, .. } => out.push(Effect::Emit(What::Healed {
-                after: now.since(since),
-            })),
+            HoldState::LocalOnly { since, .. } => {
+                out.push(Effect::Emit(EventKind::Healed { after: now.since(since) }))
+            }
             _ => {}
         }
         self.judge(now, out);

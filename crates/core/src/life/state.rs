@@ -1,163 +1,165 @@
+//! States, inputs and effects of the hold machine.
+
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::event::{Loss, What};
-use crate::word::Fence;
+use crate::event::{EventKind, Loss};
+use crate::types::Fence;
 
-/// Where a hold is in its life.
+/// The state of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// The lease is confirmed: the holder may act until the deadline.
+pub enum HoldState {
+    /// The lease is confirmed: the work may act until the deadline.
     Proven {
-        /// On the holder's own clock.
+        /// On the client's clock.
         deadline: Moment,
     },
-    /// Work goes on without a lease that can be proven (`continue` classes).
+    /// Work continues without a lease that can be proven (`continue` classes).
     Unproven {
-        /// Since when the overlap clock runs.
+        /// Start of the measured overlap.
         since: Moment,
-        /// The store said that it is gone: take it again instead of renewing it.
-        gone: bool,
-        /// Someone else was seen to hold it.
+        /// The store answered *not owned*: acquire again instead of renewing.
+        not_owned: bool,
+        /// Another holder was observed.
         confirmed: bool,
     },
     /// Exclusive in this process only (`fail-open` classes).
     LocalOnly {
-        /// Since when.
+        /// Start of the measured overlap.
         since: Moment,
-        /// Someone else was seen to hold it.
+        /// Another holder was observed.
         confirmed: bool,
     },
     /// Fenced. Nothing is renewed or released any more.
     Lost(Loss),
-    /// The work is done; the lease is being given back.
+    /// The work is done and the release is in progress.
     Releasing {
-        /// Attempts so far; 0 while a renewal on its way is waited for.
+        /// Attempts so far; 0 while the release waits for a renewal in flight.
         attempt: u32,
         /// An earlier attempt may have been applied.
         ambiguous: bool,
     },
-    /// The foreground has gone on; the lease may still be there.
-    Owing {
-        /// Since when.
+    /// The caller has been answered, but the lease may still exist.
+    Debt {
+        /// When the foreground gave up, or the undo starts.
         since: Moment,
-        /// The store has surely let go of it by then.
+        /// The lease has expired for certain at this moment.
         until: Moment,
-        /// Attempts so far.
+        /// Attempts so far, foreground included; 0 before an undo starts.
         attempt: u32,
-        /// Not a finished hold's lease but an acquire that nobody knows the end of.
+        /// Not a finished hold's lease but an acquire with unknown outcome.
         undo: bool,
     },
-    /// Nothing more will happen.
-    Done(Outcome),
+    /// The hold ended with this outcome.
+    Done(ReleaseOutcome),
 }
 
-/// How a hold ended.
+/// The outcome of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
-    /// The lease is free.
+pub enum ReleaseOutcome {
+    /// The release was confirmed, or there was no lease.
     Released,
-    /// The lease was not ours any more.
+    /// The lease no longer belonged to this hold.
     AlreadyLost,
     /// The hold was abandoned, so the lease was left alone.
     Skipped,
-    /// The release could not be confirmed; the lease is over at this moment at the latest.
+    /// The release was not confirmed; the lease expires by `until` at the latest.
     Debt {
         /// On the client's clock.
         until: Moment,
     },
-    /// The class leaves the lease to run out, at this moment at the latest.
+    /// The class leaves the lease to expire, by `until` at the latest.
     Kept {
         /// On the client's clock.
         until: Moment,
     },
 }
 
-/// What can happen to a hold.
+/// An input of the machine.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// Time has passed.
+    /// A timer is due.
     Tick,
-    /// A renewal sent at this moment was applied.
+    /// A renewal was applied.
     Renewed {
-        /// Taken before it was sent.
+        /// Send time of the renewal.
         sent_at: Moment,
-        /// What the store says was left of the lease.
-        was_left: Option<Duration>,
+        /// Remaining time just before the renewal, if the store knows it.
+        remaining_before: Option<Duration>,
     },
-    /// A renewal was not answered.
+    /// A renewal failed.
     RenewFailed {
-        /// It may have been applied.
+        /// The renewal may have been applied.
         unknown: bool,
     },
-    /// A renewal was answered: not yours.
+    /// A renewal was answered with *not owned*.
     NotOwned,
-    /// A lease was granted to a hold that had none.
+    /// A heal was granted.
     Healed {
-        /// Taken before the ask was sent.
+        /// Send time of the heal.
         sent_at: Moment,
-        /// The new fence.
+        /// The fence of the new lease.
         fence: Fence,
-        /// If the store could not give the class's TTL.
+        /// The granted lifetime, if it differs from the class's.
         ttl: Option<Duration>,
     },
-    /// Healing found someone else there.
+    /// A heal found another holder.
     HealBusy,
-    /// Healing was not answered.
+    /// A heal failed.
     HealFailed {
-        /// It may have been applied.
+        /// The heal may have been applied.
         unknown: bool,
     },
-    /// The work is done (or its guard was dropped).
+    /// The work is done, or its guard was dropped.
     Release,
-    /// The store's answer to a release.
-    ReleaseAnswer(ReleaseAnswer),
-    /// The class has changed.
+    /// The result of a release call.
+    ReleaseAnswered(ReleaseResult),
+    /// The class in force is another one.
     PolicyChanged(std::sync::Arc<crate::policy::Class>),
-    /// The hold must end now, whatever its class: broken by an operator, shutdown.
-    End(Loss),
+    /// The hold must end now, whatever its class: broken by an operator, or shutdown.
+    ForceEnd(Loss),
 }
 
-/// The store's answer to a release.
+/// The result of one release call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReleaseAnswer {
-    /// It was ours and is free.
+pub enum ReleaseResult {
+    /// The lease was ended.
     Released,
-    /// It was not ours.
+    /// No lease of this token existed.
     NotOwned,
-    /// No answer.
+    /// The call failed.
     Failed {
-        /// It may have been applied.
+        /// The release may have been applied.
         unknown: bool,
     },
 }
 
-/// What the shell must do.
+/// An action that the keeper must execute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Ask the store to extend the lease.
+    /// Send a renewal.
     Renew,
-    /// Ask the store for the lease, with a token that is not the hold's old one.
+    /// Acquire the lease again, with another token than the hold's old one.
     Heal,
-    /// Ask the store to end the lease.
+    /// Send a release.
     Release {
-        /// 1 for the first.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
-    /// The heal was granted and is wanted: its token is the hold's from now on.
-    TakeOver,
-    /// Undo the heal that is, or may be, granted: the hold has no use for it any more.
-    GiveBack,
-    /// Undo, from then on, what is still granted to the hold's token: by then its lease is over.
-    Forget {
-        /// On the client's clock.
+    /// The heal was granted: its token is the hold's token from now on.
+    AdoptHealToken,
+    /// Undo the heal, which was or may have been granted and is not needed.
+    UndoHeal,
+    /// Undo later grants to the hold's token, starting when its lease has expired.
+    UndoLate {
+        /// Start of the undo, on the client's clock.
         from: Moment,
     },
-    /// Fire the hold's cancellation. Comes at most once in a life.
+    /// Fire the hold's cancellation. At most once per hold.
     Cancel(Loss),
-    /// Tell the stream.
-    Emit(What),
-    /// The foreground's answer. Comes exactly once in a life.
-    Finish(Outcome),
+    /// Emit an event.
+    Emit(EventKind),
+    /// Answer the caller of the release. Exactly once per hold.
+    Finish(ReleaseOutcome),
 }

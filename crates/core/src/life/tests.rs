@@ -1,23 +1,25 @@
-//! Every rule of a hold's life, pointed at in one test each. Time is plain numbers: the grant was sent at 0 s.
+//! One test for each rule of the hold machine. Times are milliseconds since the acquire request was
+//! sent.
 
-mod forgetting;
 mod healing;
+mod late_requests;
 mod policy;
 mod releasing;
 mod renewing;
-mod total;
+mod transition_table;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::{Effect, Input, Life, Outcome, ReleaseAnswer, State};
+use super::{Effect, HoldMachine, HoldState, Input, ReleaseOutcome, ReleaseResult};
 use crate::clock::Moment;
-use crate::event::{Loss, What};
+use crate::event::{EventKind, Loss};
 use crate::policy::{Class, OnFailure, PolicyBook};
 use crate::store::Grant;
-use crate::word::{Fence, Ttl};
+use crate::types::{Fence, Ttl};
 
-/// TTL 30 s, drift 320 ms, renewed every 10 s for 2 s, three strikes, fenced, released twice for 2 s.
+// TTL 30 s, drift 320 ms, renewed every 10 s with timeout 2 s, three failures, fenced, two release
+// attempts of 2 s.
 fn class(change: impl FnOnce(&mut Class)) -> Arc<Class> {
     static BOOK: LazyLock<PolicyBook> = LazyLock::new(PolicyBook::builtin);
     let mut class = (*BOOK.class("workflow-critical", Moment::ZERO).unwrap()).clone();
@@ -25,18 +27,18 @@ fn class(change: impl FnOnce(&mut Class)) -> Arc<Class> {
     Arc::new(class)
 }
 
-fn going_on(class: &mut Class) {
+fn continuing(class: &mut Class) {
     class.renew.on_failure = OnFailure::Continue;
 }
 
-fn shorter(class: &mut Class) {
+fn with_shorter_ttl(class: &mut Class) {
     class.ttl = Ttl::new(Duration::from_secs(5)).unwrap();
     class.drift = Class::default_drift(class.ttl.get());
     class.renew.every = Some(Duration::from_secs(1));
     class.renew.timeout = Duration::from_millis(500);
 }
 
-/// So many milliseconds after the grant was sent.
+// Milliseconds after the acquire request was sent.
 fn at(millis: u64) -> Moment {
     Moment::from_nanos((1_000_000 + millis) * 1_000_000)
 }
@@ -46,63 +48,52 @@ fn fence(number: u64) -> Fence {
 }
 
 fn grant(number: u64) -> Grant {
-    Grant {
-        fence: fence(number),
-        ttl: None,
-    }
+    Grant { fence: fence(number), ttl: None }
 }
 
-/// A hold whose grant was sent at 0 and heard at 10 ms.
-fn held(class: Arc<Class>) -> Life {
-    Life::granted(class, 7, at(0), grant(5), at(10))
+// Request sent at 0, response at 10 ms.
+fn held(class: Arc<Class>) -> HoldMachine {
+    HoldMachine::granted(class, 7, at(0), grant(5), at(10))
 }
 
-fn local(class: Arc<Class>) -> Life {
-    Life::local_only(class, 7, false, at(0))
+fn local(class: Arc<Class>) -> HoldMachine {
+    HoldMachine::local_only(class, 7, false, at(0))
 }
 
-fn step(life: &mut Life, input: Input, millis: u64) -> Vec<Effect> {
+fn step(life: &mut HoldMachine, input: Input, millis: u64) -> Vec<Effect> {
     let mut effects = Vec::new();
     life.step(input, at(millis), &mut effects);
     effects
 }
 
-fn tick(life: &mut Life, millis: u64) -> Vec<Effect> {
+fn tick(life: &mut HoldMachine, millis: u64) -> Vec<Effect> {
     step(life, Input::Tick, millis)
 }
 
 fn renewed(sent: u64) -> Input {
-    Input::Renewed {
-        sent_at: at(sent),
-        was_left: None,
-    }
+    Input::Renewed { sent_at: at(sent), remaining_before: None }
 }
 
 fn healed(sent: u64, number: u64) -> Input {
-    Input::Healed {
-        sent_at: at(sent),
-        fence: fence(number),
-        ttl: None,
-    }
+    Input::Healed { sent_at: at(sent), fence: fence(number), ttl: None }
 }
 
-fn released(answer: ReleaseAnswer) -> Input {
-    Input::ReleaseAnswer(answer)
+fn released(answer: ReleaseResult) -> Input {
+    Input::ReleaseAnswered(answer)
 }
 
 fn unknown() -> Input {
     Input::RenewFailed { unknown: true }
 }
 
-fn proven_until(life: &Life) -> Moment {
+fn proven_until(life: &HoldMachine) -> Moment {
     match life.state() {
-        State::Proven { deadline } => deadline,
+        HoldState::Proven { deadline } => deadline,
         other => panic!("not proven but {other:?}"),
     }
 }
 
-/// The events among the effects, by their names.
-fn told(effects: &[Effect]) -> Vec<&'static str> {
+fn event_labels(effects: &[Effect]) -> Vec<&'static str> {
     let label = |effect: &Effect| match effect {
         Effect::Emit(what) => Some(what.label()),
         _ => None,
@@ -110,7 +101,7 @@ fn told(effects: &[Effect]) -> Vec<&'static str> {
     effects.iter().filter_map(label).collect()
 }
 
-fn finish(effects: &[Effect]) -> Option<Outcome> {
+fn finish(effects: &[Effect]) -> Option<ReleaseOutcome> {
     effects.iter().find_map(|effect| match effect {
         Effect::Finish(outcome) => Some(*outcome),
         _ => None,
@@ -118,8 +109,7 @@ fn finish(effects: &[Effect]) -> Option<Outcome> {
 }
 
 fn abandoned(effects: &[Effect], loss: Loss) -> bool {
-    let counted =
-        |effect: &&Effect| matches!(effect, Effect::Emit(What::Abandoned { reason, .. }) if *reason == loss);
+    let counted = |effect: &&Effect| matches!(effect, Effect::Emit(EventKind::Abandoned { reason, .. }) if *reason == loss);
     let fired = |effect: &&Effect| **effect == Effect::Cancel(loss);
     effects.iter().filter(counted).count() == 1 && effects.iter().filter(fired).count() == 1
 }

@@ -1,8 +1,9 @@
 //! The reference store: leases in this process's memory.
 //!
-//! For tests, for simulation, and for programs that want the policies without a server. Nothing survives the
-//! process, so its promise is [`Promise::Volatile`].
+//! For tests, for simulation, and for programs that want the policies without a server. Nothing
+//! survives the process, so its promise is [`Promise::Volatile`].
 
+mod backend;
 mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +11,21 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
 
-pub use table::{Table, Woken};
+pub use backend::MemoryBackend;
+pub use table::{LeaseTable, WokenWaiter};
 
 use crate::clock::SharedClock;
 use crate::store::{
-    Answer, Ask, Capabilities, Failure, Given, Giving, Lease, Listener, Listing, Promise, Renewal, Renewed,
-    Store, Wakers,
+    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, Promise, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, Store, StoreError, WakeListener, WakeRegistry,
 };
-use crate::word::{Name, Token};
+use crate::types::{Name, Token};
 
-/// Leases in memory. Clones share them.
+/// A store in memory. Clones share its leases.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
-    table: Arc<Mutex<Table>>,
-    wakers: Arc<Wakers>,
+    table: Arc<Mutex<LeaseTable>>,
+    wakers: Arc<WakeRegistry>,
     clock: SharedClock,
 }
 
@@ -31,26 +33,24 @@ impl MemoryStore {
     /// An empty store on this clock.
     #[must_use]
     pub fn new(clock: SharedClock) -> Self {
-        Self {
-            table: Arc::default(),
-            wakers: Arc::default(),
-            clock,
-        }
+        Self { table: Arc::default(), wakers: Arc::default(), clock }
     }
 
-    /// The table itself: to look at it, or to make it forget.
-    pub fn table(&self) -> MutexGuard<'_, Table> {
-        // Every step of the table is finished before it can panic: a poisoned lock hides nothing half done.
+    /// Locks the table, to inspect it or to make it lose data.
+    pub fn table(&self) -> MutexGuard<'_, LeaseTable> {
+        // Every step of the table completes before it can panic, so a poisoned lock hides nothing
+        // half done.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many waiters listen for hints.
+    /// The number of waiters that are subscribed to wake-ups.
     #[must_use]
-    pub fn listening(&self) -> usize {
+    pub fn listener_count(&self) -> usize {
         self.wakers.len()
     }
 
-    fn micros(&self) -> u64 {
+    fn wall_micros(&self) -> u64 {
+        // Fences start at the wall clock, so that a new process issues greater ones than the last.
         let wall = self.clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(wall.as_micros()).unwrap_or(0)
     }
@@ -59,33 +59,35 @@ impl MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("memory", Promise::Volatile)
-            .with_list()
-            .with_queue()
-            .with_fence_survives_loss()
+        Capabilities::new("memory", Promise::Volatile).with_list().with_queue().with_fence_survives_loss()
     }
 
     fn describe(&self) -> String {
         "memory:".to_owned()
     }
 
-    async fn acquire(&self, ask: &Ask, _within: Duration) -> Result<Answer, Failure> {
-        let (now, micros) = (self.clock.now(), self.micros());
+    async fn acquire(&self, ask: &AcquireRequest, _within: Duration) -> Result<AcquireResponse, StoreError> {
+        let (now, micros) = (self.clock.now(), self.wall_micros());
         self.table().acquire(ask, now, micros)
     }
 
-    async fn renew(&self, batch: &[Renewal], _within: Duration) -> Vec<Result<Renewed, Failure>> {
+    async fn renew(
+        &self,
+        batch: &[RenewRequest],
+        _within: Duration,
+    ) -> Vec<Result<RenewResponse, StoreError>> {
         let now = self.clock.now();
         let mut table = self.table();
-        batch
-            .iter()
-            .map(|renewal| Ok(table.renew(renewal, now)))
-            .collect()
+        batch.iter().map(|renewal| Ok(table.renew(renewal, now))).collect()
     }
 
-    async fn release(&self, giving: &Giving, _within: Duration) -> Result<Given, Failure> {
-        let (now, micros) = (self.clock.now(), self.micros());
-        // A waiter in this process is alive as long as its entry is: it removes it when it gives up.
+    async fn release(
+        &self,
+        giving: &ReleaseRequest,
+        _within: Duration,
+    ) -> Result<ReleaseResponse, StoreError> {
+        let (now, micros) = (self.clock.now(), self.wall_micros());
+        // A waiter of this process removes its entry when it gives up, so every entry is live.
         let (given, woken) = self.table().release(giving, now, micros, |_| true);
         if let Some(token) = woken {
             self.wakers.wake(token.random());
@@ -93,17 +95,17 @@ impl Store for MemoryStore {
         Ok(given)
     }
 
-    async fn inspect(&self, name: &Name, _within: Duration) -> Result<Option<Lease>, Failure> {
+    async fn inspect(&self, name: &Name, _within: Duration) -> Result<Option<Lease>, StoreError> {
         let now = self.clock.now();
         Ok(self.table().inspect(name, now))
     }
 
-    async fn list(&self, prefix: &str, limit: usize, _within: Duration) -> Result<Listing, Failure> {
+    async fn list(&self, prefix: &str, limit: usize, _within: Duration) -> Result<LeaseList, StoreError> {
         let now = self.clock.now();
         Ok(self.table().list(prefix, limit, now))
     }
 
-    fn listen(&self, _name: &Name, token: &Token) -> Listener {
+    fn listen(&self, _name: &Name, token: &Token) -> WakeListener {
         self.wakers.listen(token.random())
     }
 }

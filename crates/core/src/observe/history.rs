@@ -1,3 +1,5 @@
+//! The last events in memory.
+
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,27 +13,19 @@ pub struct History {
 }
 
 impl History {
-    /// Keeps at most this many.
+    /// A history of at most `limit` events; the oldest are dropped.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self {
-            limit: limit.max(1),
-            events: Mutex::default(),
-        }
+        Self { limit: limit.max(1), events: Mutex::default() }
     }
 
-    /// A copy of what is kept, oldest first.
+    /// A copy of the kept events, oldest first.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
-        self.events
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .cloned()
-            .collect()
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// How many kept events have this label.
+    /// The number of kept events with this label.
     #[must_use]
     pub fn count(&self, label: &str) -> usize {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +34,7 @@ impl History {
 }
 
 impl Observer for History {
-    fn on(&self, event: &Event) {
+    fn on_event(&self, event: &Event) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         if events.len() == self.limit {
             events.pop_front();

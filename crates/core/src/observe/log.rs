@@ -1,11 +1,13 @@
-use crate::event::{Event, Observer, What};
+//! Log output of events.
 
-/// Log lines through `tracing`: what an operator must see is a warning or an error and names the risk; the rest is
-/// there at debug.
+use crate::event::{Event, EventKind, Observer};
+
+/// Writes events through `tracing`. An operator's concern is a warning or an error and names the
+/// risk; the rest is logged at debug level.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Log;
 
-/// All lines have the same fields, so that one query finds the story of a hold.
+// All lines have the same fields, so that one query finds every event of a hold.
 macro_rules! line {
     ($level:ident, $event:expr, $text:literal $(, $($field:tt)+)?) => {
         tracing::$level!(
@@ -21,88 +23,72 @@ macro_rules! line {
 }
 
 impl Observer for Log {
-    fn on(&self, event: &Event) {
+    fn on_event(&self, event: &Event) {
         match &event.what {
-            What::FellBack { cause, .. } => line!(
+            EventKind::FellBack { cause, .. } => line!(
                 error,
                 event,
                 "the store could not be asked: working with a local lock only, other replicas may do the same work",
                 cause = %cause
             ),
-            What::OverlapConfirmed => {
-                line!(
-                    error,
-                    event,
-                    "someone else held this lock while work went on: expect duplicates"
-                );
+            EventKind::OverlapConfirmed => {
+                line!(error, event, "another client held this lock while work went on: expect duplicates");
             }
-            What::Abandoned { reason, .. } => {
+            EventKind::Abandoned { reason, .. } => {
                 line!(error, event, "lease lost, work fenced", reason = %reason)
             }
-            What::Debt { lasts, .. } => line!(
+            EventKind::Debt { lasts, .. } => line!(
                 error,
                 event,
                 "release not confirmed: the lock stays taken until its lease runs out or the collector gets through",
                 lasts = ?lasts
             ),
-            What::ClockJump { by, ahead } => {
+            EventKind::ClockJump { by, ahead } => {
                 line!(error, event, "the store's clock jumped: leases may end early or late", by = ?by, ahead = ahead);
             }
-            What::Unavailable { cause, .. } => {
+            EventKind::Unavailable { cause, .. } => {
                 line!(warn, event, "the store could not be asked: work refused (fail-closed)", cause = %cause);
             }
-            What::RenewFailed { failures, unknown } => {
-                line!(
-                    warn,
-                    event,
-                    "renewal failed",
-                    failures = failures,
-                    unknown = unknown
-                );
+            EventKind::RenewFailed { failures, unknown } => {
+                line!(warn, event, "renewal failed", failures = failures, unknown = unknown);
             }
-            What::Unproven => line!(
-                warn,
-                event,
-                "lease not proven any more: work goes on, overlap is measured"
-            ),
-            What::ProvenAgain { overlap, retaken } => {
+            EventKind::Unproven => {
+                line!(warn, event, "lease not proven any more: work goes on, overlap is measured")
+            }
+            EventKind::ProvenAgain { overlap, retaken } => {
                 line!(warn, event, "lease proven again", overlap = ?overlap, retaken = retaken);
             }
-            What::OverlapEnded { overlap } => {
+            EventKind::OverlapEnded { overlap } => {
                 line!(warn, event, "work ended without a proven lease", overlap = ?overlap)
             }
-            What::Resumed { age } => line!(warn, event, "a hold of an earlier process goes on", age = ?age),
-            What::Healed { after } => line!(warn, event, "local-only hold has its lease now", after = ?after),
-            What::NotOwned { op } => {
-                line!(warn, event, "not owned: the lease went to someone else", op = ?op)
+            EventKind::Resumed { age } => {
+                line!(warn, event, "a hold of an earlier process goes on", age = ?age)
             }
-            What::AlreadyLost { .. } => line!(
-                warn,
-                event,
-                "released too late: the lease was already someone else's"
-            ),
-            What::ReleaseFailed { attempt, unknown } => {
-                line!(
-                    warn,
-                    event,
-                    "release failed",
-                    attempt = attempt,
-                    unknown = unknown
-                );
+            EventKind::Healed { after } => {
+                line!(warn, event, "local-only hold has its lease now", after = ?after)
             }
-            What::DebtCleared { after, how } => {
+            EventKind::NotOwned { op } => {
+                line!(warn, event, "not owned: another client holds the lease", op = ?op)
+            }
+            EventKind::AlreadyLost { .. } => {
+                line!(warn, event, "released too late: another client already held the lease")
+            }
+            EventKind::ReleaseFailed { attempt, unknown } => {
+                line!(warn, event, "release failed", attempt = attempt, unknown = unknown);
+            }
+            EventKind::DebtCleared { after, how } => {
                 line!(warn, event, "debt cleared", after = ?after, how = ?how)
             }
-            What::WouldStop { reason } => {
+            EventKind::WouldStop { reason } => {
                 line!(warn, event, "shadow policy: would have stopped this work", reason = %reason)
             }
-            What::WouldRefuse { cause } => {
+            EventKind::WouldRefuse { cause } => {
                 line!(warn, event, "shadow policy: would have refused this work", cause = %cause);
             }
-            What::TooLate => line!(warn, event, "a grant came too late to be used and was given back"),
-            What::Broken { by } => line!(warn, event, "lock broken by an operator", by = by),
-            What::PolicyChanged { change } => line!(warn, event, "policy changed", change = change),
-            What::PolicyRefused { problem } => {
+            EventKind::TooLate => line!(warn, event, "a grant came too late to be used and was given back"),
+            EventKind::Broken { by } => line!(warn, event, "lock broken by an operator", by = by),
+            EventKind::PolicyChanged { change } => line!(warn, event, "policy changed", change = change),
+            EventKind::PolicyRefused { problem } => {
                 line!(
                     error,
                     event,
@@ -110,19 +96,19 @@ impl Observer for Log {
                     problem = problem
                 );
             }
-            What::FenceRefused { newest } => {
+            EventKind::FenceRefused { newest } => {
                 line!(warn, event, "a target refused a stale fence", newest = %newest)
             }
-            What::Duplicate => line!(warn, event, "the same work ended twice"),
-            What::Undone { how } => {
-                line!(debug, event, "what nobody waits for any more was undone", how = ?how)
+            EventKind::Duplicate => line!(warn, event, "the same work ended twice"),
+            EventKind::Undone { how } => {
+                line!(debug, event, "an abandoned acquire was undone", how = ?how)
             }
-            What::Acquired { .. }
-            | What::Busy { .. }
-            | What::Cancelled { .. }
-            | What::Renewed { .. }
-            | What::Released { .. }
-            | What::Kept { .. } => line!(debug, event, "lock"),
+            EventKind::Acquired { .. }
+            | EventKind::Busy { .. }
+            | EventKind::Cancelled { .. }
+            | EventKind::Renewed { .. }
+            | EventKind::Released { .. }
+            | EventKind::Kept { .. } => line!(debug, event, "lock"),
         }
     }
 }

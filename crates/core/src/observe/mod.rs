@@ -1,21 +1,21 @@
-//! Readers of the one stream: log lines, counters, a bounded history, a live feed.
+//! Observers of the event stream: log output, counters, a bounded history and a live feed.
 
-mod catalogue;
 mod counters;
+mod event_catalogue;
+mod event_metrics;
 mod feed;
-mod happenings;
 mod history;
 mod local_only;
 mod log;
-mod moves;
+mod metric_catalogue;
 mod namespaces;
 
-pub use catalogue::{Described, Kind, METRICS};
 pub use counters::{Counters, Labels, Metric};
+pub use event_catalogue::EVENTS;
+pub use event_metrics::event_metrics;
 pub use feed::Feed;
-pub use happenings::EVENTS;
 pub use history::History;
-pub use local_only::LocalOnly;
+pub use local_only::LocalOnlyHolds;
 pub use log::Log;
-pub use moves::moves;
+pub use metric_catalogue::{METRICS, MetricDescription, MetricKind};
 pub use namespaces::Namespaces;

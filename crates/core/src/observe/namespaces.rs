@@ -1,25 +1,27 @@
+//! The bound on namespace labels.
+
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::event::Event;
 
-/// At most this many are told apart, so that names without an order cannot make memory grow.
-const NAMESPACES: usize = 100;
+// Bounds memory and metric cardinality when names have no common namespaces.
+const MAX_NAMESPACES: usize = 100;
 
-/// The namespaces that numbers are kept apart for. Those that come after the bound are one: `other`.
+/// The namespaces with metrics of their own. Later ones share the label `other`.
 #[derive(Debug, Default)]
 pub struct Namespaces {
     known: Mutex<HashSet<String>>,
 }
 
 impl Namespaces {
-    /// The label's value for this event.
+    /// The label value for this event.
     #[must_use]
-    pub fn of(&self, event: &Event) -> String {
+    pub fn label_for(&self, event: &Event) -> String {
         let namespace = event.namespace();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains(namespace) {
-            if known.len() >= NAMESPACES {
+            if known.len() >= MAX_NAMESPACES {
                 return "other".to_owned();
             }
             known.insert(namespace.to_owned());

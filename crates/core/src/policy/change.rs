@@ -1,32 +1,32 @@
-//! One change of the policy in force: what the event `policy_changed` carries.
+//! One change of the policy in force: the content of the event `policy_changed`.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::clock::Moment;
 
-/// What happened to a value.
+/// The cause of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// An operator set it for a while.
+    /// An operator set an override.
     Set,
-    /// An operator took the override back before its time.
+    /// An operator cleared an override before its end.
     Cleared,
     /// An override or an escalation ended by itself.
     Reverted,
-    /// The policy file changed it.
+    /// The policy file states another value.
     Reloaded,
     /// The policy file has a new class.
     Added,
     /// The policy file no longer has the class.
     Removed,
-    /// A rule took force.
+    /// An escalation rule became active.
     Escalated,
 }
 
 impl ChangeKind {
-    /// As events and messages spell it.
+    /// The name in events and messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,23 +41,23 @@ impl ChangeKind {
     }
 }
 
-/// One value that changed, from what to what, and why.
+/// One value in force that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// The class.
+    /// The class that changed.
     pub class: Arc<str>,
-    /// The field's path; empty when the whole class came or went.
+    /// The field's path; empty if the whole class was added or removed.
     pub field: String,
-    /// What was in force before.
+    /// The previous value.
     pub from: String,
-    /// What is in force now.
+    /// The new value.
     pub to: String,
-    /// What kind of change.
+    /// What caused the change.
     pub kind: ChangeKind,
     /// The operator's reason, the rule, or the file.
     pub reason: String,
-    /// When it reverts by itself.
+    /// The end of the override; `None` for other causes.
     pub until: Option<Moment>,
 }
 

@@ -1,4 +1,4 @@
-//! What a class must satisfy before it is used, each refusal with the arithmetic that a reader can follow.
+//! The rules that a class must satisfy. Each refusal shows the arithmetic.
 
 use std::time::Duration;
 
@@ -7,26 +7,24 @@ use super::class::ReleaseWhen;
 use super::duration::{decimal, human};
 use super::field::Field;
 use super::plan::RenewPlan;
-use crate::store::{Promise, Promised};
-use crate::word::{Invalid, Ttl};
+use crate::store::{Promise, PromiseReport};
+use crate::types::{InvalidInput, Ttl};
 
-/// One refusal, before it is known where its values were stated.
-pub(crate) struct Finding {
-    /// The part of the class it is about, e.g. `renew`.
-    pub(crate) about: &'static str,
-    /// The fields that could mend it, the likeliest first.
+/// One problem of a class, before the position of its values in a file is known.
+pub(crate) struct ClassProblem {
+    // E.g. `renew`.
+    pub(crate) section: &'static str,
+    // Fields whose change could solve it, the likeliest first.
     pub(crate) fields: &'static [Field],
-    /// The value at fault.
     pub(crate) given: String,
-    /// Why, and what to do.
     pub(crate) why: String,
 }
 
-impl Finding {
-    /// With the prefix that says where, `leasehold.toml:12: ` or nothing.
-    pub(crate) fn located(self, place: &str, class: &str) -> Invalid {
-        Invalid {
-            field: format!("{place}class.{class}.{}", self.about),
+impl ClassProblem {
+    /// Adds the position: `leasehold.toml:12: ` or nothing.
+    pub(crate) fn into_invalid(self, place: &str, class: &str) -> InvalidInput {
+        InvalidInput {
+            field: format!("{place}class.{class}.{}", self.section),
             given: self.given,
             allowed: self.why,
         }
@@ -36,53 +34,49 @@ impl Finding {
 /// Checks a class that was built in code as strictly as one from a file.
 ///
 /// # Errors
-/// The first thing that cannot work, with the sum that shows it.
-pub fn check(class: &Class) -> Result<(), Invalid> {
+/// The first problem, with the arithmetic.
+pub fn check(class: &Class) -> Result<(), InvalidInput> {
     check_name(&class.name)?;
-    match findings(class).into_iter().next() {
-        Some(finding) => Err(finding.located("", &class.name)),
+    match class_problems(class).into_iter().next() {
+        Some(finding) => Err(finding.into_invalid("", &class.name)),
         None => Ok(()),
     }
 }
 
-/// Class names go into tokens, metrics and file paths: lower-case letters, digits and dashes, at most 64.
+/// Checks the name of a class: 1 to 64 lower-case letters, digits and dashes, because it goes into
+/// tokens, metrics and file paths.
 ///
 /// # Errors
-/// Says what is allowed.
-pub fn check_name(name: &str) -> Result<(), Invalid> {
+/// The name is invalid; the message states what is allowed.
+pub fn check_name(name: &str) -> Result<(), InvalidInput> {
     let fits = (1..=64).contains(&name.len())
-        && name
-            .bytes()
-            .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+        && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
         && !name.starts_with('-');
     if fits {
         return Ok(());
     }
-    Err(Invalid::new(
+    Err(InvalidInput::new(
         "class",
         name,
         "a class name is 1 to 64 lower-case letters, digits and dashes, and does not begin with a dash",
     ))
 }
 
-/// Does the store promise what the class requires?
+/// Checks that the store promises what the class requires.
 ///
 /// # Errors
-/// Says what is promised, what is required and why the store does not promise more.
-pub fn check_store(class: &Class, store: &Promised) -> Result<(), Invalid> {
+/// The store promises less; the message states both promises and the store's reasons.
+pub fn check_store(class: &Class, store: &PromiseReport) -> Result<(), InvalidInput> {
     if store.promise >= class.requires {
         return Ok(());
     }
-    let because = if store.because.is_empty() {
-        String::new()
-    } else {
-        format!(" because {}", store.because.join("; "))
-    };
-    Err(Invalid {
+    let because =
+        if store.limits.is_empty() { String::new() } else { format!(" because {}", store.limits.join("; ")) };
+    Err(InvalidInput {
         field: format!("class.{}.requires", class.name),
-        given: format!("{:?}", requires(class.requires)),
+        given: format!("{:?}", requirement_name(class.requires)),
         allowed: format!(
-            "the store promises only {:?}{because}. Mend that, use a store that promises {:?}, or lower requires \
+            "the store promises only {:?}{because}. Fix that, use a store that promises {:?}, or lower requires \
              if losing a lease is acceptable",
             store.promise.to_string(),
             class.requires.to_string(),
@@ -90,8 +84,8 @@ pub fn check_store(class: &Class, store: &Promised) -> Result<(), Invalid> {
     })
 }
 
-/// A requirement as the file spells it: asking for `volatile` is asking for anything.
-fn requires(promise: Promise) -> &'static str {
+// In the file, `any` means `volatile`: every store promises at least that.
+fn requirement_name(promise: Promise) -> &'static str {
     match promise {
         Promise::Volatile => "any",
         Promise::Durable => "durable",
@@ -99,36 +93,36 @@ fn requires(promise: Promise) -> &'static str {
     }
 }
 
-/// Everything that cannot work.
-pub(crate) fn findings(class: &Class) -> Vec<Finding> {
+/// All problems of a class.
+pub(crate) fn class_problems(class: &Class) -> Vec<ClassProblem> {
     let mut found = Vec::new();
-    // What leaves no time at all makes every later sum meaningless, so it is reported alone.
+    // Without usable time every later sum is meaningless, so that problem is reported alone.
     match no_time(class) {
         Some(finding) => found.push(finding),
         None => found.extend(no_retry(class)),
     }
     found.extend(max_hold(class));
     found.extend(lock_delay(class));
-    found.extend(zeros(class));
+    found.extend(zero_values(class));
     found
 }
 
-/// A name that stays shut for longer than anyone remembers why.
-fn lock_delay(class: &Class) -> Option<Finding> {
-    (class.release.lock_delay > Ttl::MAX.get()).then(|| Finding {
-        about: "release.lock_delay",
+// A longer delay would block a name for days after a crash.
+fn lock_delay(class: &Class) -> Option<ClassProblem> {
+    (class.release.lock_delay > Ttl::MAX.get()).then(|| ClassProblem {
+        section: "release.lock_delay",
         fields: &[Field::ReleaseLockDelay],
         given: human(class.release.lock_delay),
         why: format!("must be at most {}", human(Ttl::MAX.get())),
     })
 }
 
-/// Drift or stop grace that eat the whole TTL.
-fn no_time(class: &Class) -> Option<Finding> {
+/// Drift or stop grace use up the whole TTL.
+fn no_time(class: &Class) -> Option<ClassProblem> {
     let ttl = class.ttl.get();
     if class.drift >= ttl {
-        return Some(Finding {
-            about: "drift",
+        return Some(ClassProblem {
+            section: "drift",
             fields: &[Field::Drift, Field::Ttl],
             given: human(class.drift),
             why: format!(
@@ -141,8 +135,8 @@ fn no_time(class: &Class) -> Option<Finding> {
     }
     if class.usable().is_zero() {
         let room = ttl.saturating_sub(class.drift);
-        return Some(Finding {
-            about: "stop_grace",
+        return Some(ClassProblem {
+            section: "stop_grace",
             fields: &[Field::StopGrace, Field::Ttl],
             given: human(class.stop_grace),
             why: format!(
@@ -159,44 +153,30 @@ fn no_time(class: &Class) -> Option<Finding> {
     None
 }
 
-/// A renewal plan in which no retry fits before the deadline.
-fn no_retry(class: &Class) -> Option<Finding> {
+/// No retry of a failed renewal fits before the deadline.
+fn no_retry(class: &Class) -> Option<ClassProblem> {
     let plan = RenewPlan::of(class).filter(|plan| !plan.fits())?;
     let timeout = class.renew.timeout;
-    let pause = RenewPlan::pause(class);
-    let latest = plan
-        .usable
-        .saturating_sub(timeout.saturating_mul(2))
-        .saturating_sub(pause);
+    let pause = RenewPlan::retry_pause(class);
+    let latest = plan.usable.saturating_sub(timeout.saturating_mul(2)).saturating_sub(pause);
     let quickest = plan.usable.saturating_sub(plan.first_sent).saturating_sub(pause) / 2;
     let mut advice = Vec::new();
-    // Rounded down to a millisecond, so that what the message proposes is accepted.
+    // Rounded down to a millisecond, so that the proposed value is accepted.
     if latest >= Duration::from_millis(1) {
-        advice.push(format!(
-            "shorten renew.every to at most {}",
-            decimal(floor(latest))
-        ));
+        advice.push(format!("shorten renew.every to at most {}", decimal(floor_to_millis(latest))));
     }
     if quickest >= Duration::from_millis(1) {
-        advice.push(format!(
-            "shorten renew.timeout to at most {}",
-            decimal(floor(quickest))
-        ));
+        advice.push(format!("shorten renew.timeout to at most {}", decimal(floor_to_millis(quickest))));
     }
     advice.push("lengthen ttl".into());
-    Some(Finding {
-        about: "renew",
-        fields: &[
-            Field::RenewEvery,
-            Field::RenewTimeout,
-            Field::Ttl,
-            Field::StopGrace,
-        ],
+    Some(ClassProblem {
+        section: "renew",
+        fields: &[Field::RenewEvery, Field::RenewTimeout, Field::Ttl, Field::StopGrace],
         given: format!("every {}", human(plan.first_sent)),
         why: format!(
             "no retry fits before the deadline: usable time is ttl {} - drift {} - stop_grace {} = {}, but the \
              first renewal is sent at {}, may take {}, and the retry, sent by {} (pause {}), ends by {} > {}. \
-             To mend it, {}",
+             To fix it, {}",
             decimal(class.ttl.get()),
             decimal(class.drift),
             decimal(class.stop_grace),
@@ -212,18 +192,16 @@ fn no_retry(class: &Class) -> Option<Finding> {
     })
 }
 
-fn floor(duration: Duration) -> Duration {
-    duration.saturating_sub(Duration::from_nanos(u64::from(
-        duration.subsec_nanos() % 1_000_000,
-    )))
+fn floor_to_millis(duration: Duration) -> Duration {
+    duration.saturating_sub(Duration::from_nanos(u64::from(duration.subsec_nanos() % 1_000_000)))
 }
 
-/// A hold that is fenced before its first lease could end keeps the name shut for nothing.
-fn max_hold(class: &Class) -> Option<Finding> {
+// A hold that is fenced before its first lease can end blocks the name without any work.
+fn max_hold(class: &Class) -> Option<ClassProblem> {
     let ttl = class.ttl.get();
     let max_hold = class.max_hold.filter(|max_hold| *max_hold < ttl)?;
-    Some(Finding {
-        about: "max_hold",
+    Some(ClassProblem {
+        section: "max_hold",
         fields: &[Field::MaxHold, Field::Ttl],
         given: human(max_hold),
         why: format!(
@@ -238,20 +216,20 @@ fn max_hold(class: &Class) -> Option<Finding> {
     })
 }
 
-/// Numbers that mean "never try".
-fn zeros(class: &Class) -> Vec<Finding> {
+/// Values of zero that would mean "never try".
+fn zero_values(class: &Class) -> Vec<ClassProblem> {
     let mut found = Vec::new();
     if class.renew.max_failures == 0 {
-        found.push(Finding {
-            about: "renew.max_failures",
+        found.push(ClassProblem {
+            section: "renew.max_failures",
             fields: &[Field::RenewMaxFailures],
             given: "0".into(),
             why: "must be at least 1: a hold cannot have failed before it was renewed".into(),
         });
     }
     if class.release.attempts == 0 && class.release.when == ReleaseWhen::Finished {
-        found.push(Finding {
-            about: "release.attempts",
+        found.push(ClassProblem {
+            section: "release.attempts",
             fields: &[Field::ReleaseAttempts, Field::ReleaseWhen],
             given: "0".into(),
             why: "must be at least 1, or every finished hold would be debt. To hold to the TTL on purpose, set \
@@ -261,28 +239,16 @@ fn zeros(class: &Class) -> Vec<Finding> {
     }
     for (about, fields, value) in [
         ("acquire.retry", &[Field::AcquireRetry], Some(class.acquire.retry)),
-        (
-            "acquire.timeout",
-            &[Field::AcquireTimeout],
-            Some(class.acquire.timeout),
-        ),
-        (
-            "acquire.retry_after",
-            &[Field::AcquireRetryAfter],
-            Some(class.acquire.retry_after),
-        ),
+        ("acquire.timeout", &[Field::AcquireTimeout], Some(class.acquire.timeout)),
+        ("acquire.retry_after", &[Field::AcquireRetryAfter], Some(class.acquire.retry_after)),
         ("renew.every", &[Field::RenewEvery], class.renew.every),
         ("renew.timeout", &[Field::RenewTimeout], Some(class.renew.timeout)),
-        (
-            "release.timeout",
-            &[Field::ReleaseTimeout],
-            Some(class.release.timeout),
-        ),
+        ("release.timeout", &[Field::ReleaseTimeout], Some(class.release.timeout)),
     ] {
-        // Also catches `ttl/1000` of a TTL so short that less than a millisecond is left of it.
+        // Also catches `ttl/1000` of a TTL so short that the result is below a millisecond.
         if value.is_some_and(|value| value < Duration::from_millis(1)) {
-            found.push(Finding {
-                about,
+            found.push(ClassProblem {
+                section: about,
                 fields,
                 given: human(value.unwrap_or_default()),
                 why: "must be at least 1ms: a store cannot be asked in no time".into(),

@@ -1,151 +1,153 @@
+//! The class: all policy values of one workload.
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::store::Promise;
-use crate::word::Ttl;
+use crate::types::Ttl;
 
-/// A workload risk class as it is in force: every value present, checked and resolved to numbers.
+/// A workload risk class in force: every value present, checked and resolved to numbers.
 ///
-/// The caller names a class with each acquire. It decides what happens when acquire errs, when renewal fails
-/// and when release fails; it is not part of the lock's name, so two classes exclude each other on one name.
+/// The caller names a class with each acquire. It decides what happens when an acquire, a renewal
+/// or a release fails. It is not part of the lock's name, so two classes exclude each other on one
+/// name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Class {
-    /// Lower-case letters, digits and dashes.
+    /// The name: lower-case letters, digits and dashes.
     pub name: Arc<str>,
-    /// How long a lease lives without renewal.
+    /// Lifetime of a lease without renewal.
     pub ttl: Ttl,
-    /// Refuse stores that promise less.
+    /// The weakest promise of a store that this class accepts.
     pub requires: Promise,
-    /// What the work needs to stop after its cancellation; taken off the deadline.
+    /// Time that the work needs to stop after its cancellation; subtracted from the deadline.
     pub stop_grace: Duration,
-    /// What two clocks may drift apart over one TTL, with the resolution of both; taken off the deadline.
+    /// Possible drift between two clocks over one TTL, with the resolution of both; subtracted from
+    /// the deadline.
     pub drift: Duration,
     /// The hold is fenced after this time even if every renewal succeeds.
     pub max_hold: Option<Duration>,
-    /// Act, or only count what would have been stopped.
+    /// Whether the policy acts or only reports what it would have stopped.
     pub mode: Enforcement,
-    /// When acquiring.
+    /// The policy of acquires.
     pub acquire: AcquirePolicy,
-    /// While holding.
+    /// The policy of renewals.
     pub renew: RenewPolicy,
-    /// When giving back.
+    /// The policy of releases.
     pub release: ReleasePolicy,
 }
 
 impl Class {
-    /// How long a holder may act on one confirmed lease, counted from before the request was sent.
+    /// How long a holder may act on one confirmed lease, counted from the send time of its request.
     #[must_use]
     pub fn usable(&self) -> Duration {
-        self.ttl
-            .get()
-            .saturating_sub(self.drift)
-            .saturating_sub(self.stop_grace)
+        self.ttl.get().saturating_sub(self.drift).saturating_sub(self.stop_grace)
     }
 
-    /// What a holder may count of a grant: the TTL asked for, or what the store gave instead, without the lock delay.
+    /// The TTL that a holder may count: the requested one, or what the store granted instead, less
+    /// the lock delay.
     #[must_use]
-    pub fn counted(&self, given: Option<Duration>) -> Duration {
-        given.map_or(self.ttl.get(), |kept| {
-            kept.saturating_sub(self.release.lock_delay)
-        })
+    pub fn granted_ttl(&self, given: Option<Duration>) -> Duration {
+        given.map_or(self.ttl.get(), |kept| kept.saturating_sub(self.release.lock_delay))
     }
 
-    /// The default drift for a TTL: the clocks' resolution twice, and one per cent.
+    /// The default drift for a TTL: 20 ms for the resolution of two clocks, and one per cent.
     #[must_use]
     pub fn default_drift(ttl: Duration) -> Duration {
         Duration::from_millis(20) + ttl / 100
     }
 
-    /// What a process is given to stop if nobody says: the smaller of five seconds and a sixth of the TTL.
+    /// The default stop grace of a process: five seconds, or a sixth of the TTL if that is less.
     #[must_use]
     pub fn process_grace(ttl: Duration) -> Duration {
         Duration::from_secs(5).min(ttl / 6)
     }
 }
 
-/// Does a policy act?
+/// Whether a policy acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Enforcement {
-    /// It acts.
+    /// The policy acts.
     #[default]
     Enforce,
-    /// It counts what it would have stopped and lets it pass.
+    /// The policy only reports what it would have stopped.
     Shadow,
 }
 
-/// What happens when the store cannot be asked.
+/// The reaction of an acquire to a store that does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnError {
     /// The work does not run.
     FailClosed,
-    /// The work runs with a local lock only; counted and loud.
+    /// The work runs with a local lock only; an event and a log error report it.
     FailOpen,
 }
 
-/// What happens when a lease can no longer be proven.
+/// The reaction to a lease that can no longer be proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
-    /// The work is stopped before anyone else can be granted.
+    /// The work is stopped before another client can be granted the lease.
     Fence,
-    /// The work goes on; the overlap is measured.
+    /// The work continues; the overlap is measured.
     Continue,
 }
 
-/// When a finished hold's lease is given up.
+/// When the lease of a finished hold ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReleaseWhen {
-    /// As soon as the work is done.
+    /// It is released as soon as the work is done.
     #[default]
     Finished,
-    /// Never: the lease runs out by itself, so that a loop ticks once per TTL across all replicas.
+    /// It is never released but expires, so that a loop runs once per TTL across all replicas.
     Expired,
 }
 
-/// The acquire leg.
+/// The policy of acquires.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AcquirePolicy {
     /// How long to wait for a busy name; zero is one try.
     pub wait: Duration,
-    /// The first delay between two asks; grows to two thirds of a second, always jittered. A longer one counts as that.
+    /// The first delay between two requests; it grows to two thirds of a second, always with
+    /// jitter. A longer value counts as that.
     pub retry: Duration,
-    /// The whole budget for a store that does not answer.
+    /// The time limit for a store that does not answer, retries included.
     pub timeout: Duration,
-    /// What then.
+    /// The reaction when that limit is reached.
     pub on_error: OnError,
-    /// What a fail-closed caller is told to wait before it comes again.
+    /// The advice to a fail-closed caller: wait this long before a retry.
     pub retry_after: Duration,
-    /// A local-only hold that heals and finds someone else there.
+    /// The reaction of a local-only hold that heals and finds another holder.
     pub on_heal_conflict: OnFailure,
 }
 
-/// The renewal leg.
+/// The policy of renewals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RenewPolicy {
-    /// How often; `None` for classes whose work always fits one TTL.
+    /// The renewal interval; `None` for work that always fits one TTL.
     pub every: Option<Duration>,
-    /// The budget of one attempt.
+    /// The timeout of one attempt.
     pub timeout: Duration,
-    /// The hold counts as failed at this many consecutive failures, or at the deadline, whichever comes first.
+    /// The renewal counts as failed after this many consecutive failures, or at the deadline,
+    /// whichever comes first.
     pub max_failures: u32,
-    /// What then.
+    /// The reaction when renewal has failed.
     pub on_failure: OnFailure,
 }
 
-/// The release leg.
+/// The policy of releases.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReleasePolicy {
-    /// Attempts in the foreground; then the debt collector goes on in the background.
+    /// Attempts in the foreground; further attempts run in the background.
     pub attempts: u32,
-    /// The budget of one attempt.
+    /// The timeout of one attempt.
     pub timeout: Duration,
-    /// After an unclean loss, how long nobody may take the name beyond the TTL.
+    /// How long the name stays locked beyond the TTL after a hold that was not released.
     pub lock_delay: Duration,
-    /// At the end of the work, or not at all.
+    /// Whether a finished hold is released or left to expire.
     pub when: ReleaseWhen,
 }

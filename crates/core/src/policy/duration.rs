@@ -1,6 +1,6 @@
-//! Durations as people write and read them: always with a unit.
+//! Durations with units, as people write and read them.
 //!
-//! A bare `90` is refused, because nobody can tell seconds from milliseconds by looking at it.
+//! A bare `90` is refused, because seconds and milliseconds look the same.
 
 use std::time::Duration;
 
@@ -8,23 +8,21 @@ use jiff::SignedDuration;
 use jiff::fmt::friendly::{Designator, Spacing, SpanParser, SpanPrinter};
 
 static PARSER: SpanParser = SpanParser::new();
-static PRINTER: SpanPrinter = SpanPrinter::new()
-    .designator(Designator::Compact)
-    .spacing(Spacing::BetweenUnits);
+static PRINTER: SpanPrinter =
+    SpanPrinter::new().designator(Designator::Compact).spacing(Spacing::BetweenUnits);
 
-/// Reads `10s`, `1m30s`, `1m 30s`, `25ms`.
+/// Parses `10s`, `1m30s`, `1m 30s`, `25ms`.
 ///
 /// # Errors
-/// Says what is wrong with the text and how to write it: no unit, a negative time, or not a duration at all.
+/// The text has no unit, is negative, or is not a duration; the message shows how to write it.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("is empty; write a number and a unit, such as `10s`".into());
     }
+    // The parser would report a generic error; a missing unit is the common mistake.
     if text.parse::<f64>().is_ok() {
-        return Err(format!(
-            "has no unit; write `{text}s` for seconds or `{text}ms` for milliseconds"
-        ));
+        return Err(format!("has no unit; write `{text}s` for seconds or `{text}ms` for milliseconds"));
     }
     let signed: SignedDuration = PARSER
         .parse_duration(text)
@@ -32,45 +30,33 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| "is negative; a duration counts forward".into())
 }
 
-/// For people: `30s`, `1m 30s`, `25ms`. Rounded to what an eye can use: milliseconds from one second on,
+/// Formats for people: `30s`, `1m 30s`, `25ms`. Rounded to milliseconds from one second on, to
 /// microseconds below.
 #[must_use]
 pub fn human(duration: Duration) -> String {
-    let grain: u128 = if duration >= Duration::from_secs(1) {
-        1_000_000
-    } else {
-        1_000
-    };
+    let grain: u128 = if duration >= Duration::from_secs(1) { 1_000_000 } else { 1_000 };
     let rounded = (duration.as_nanos() + grain / 2) / grain * grain;
     exact(u64::try_from(rounded).map_or(duration, Duration::from_nanos))
 }
 
-/// For files: like [`human`] without rounding, so that [`parse`] gives the same duration back.
+/// Formats for files: like [`human`] without rounding, so that [`parse`] returns the same duration.
 #[must_use]
 pub fn exact(duration: Duration) -> String {
     PRINTER.unsigned_duration_to_string(&duration)
 }
 
-/// For sums that a reader should be able to check: one unit only, `620ms` below a second and `59.38s` above.
+/// Formats for sums that a reader can check: one unit only, `620ms` below a second and `59.38s`
+/// above.
 #[must_use]
 pub fn decimal(duration: Duration) -> String {
     let (whole, rest, digits, unit) = if duration < Duration::from_secs(1) {
-        (
-            u64::from(duration.subsec_millis()),
-            duration.subsec_nanos() % 1_000_000,
-            6,
-            "ms",
-        )
+        (u64::from(duration.subsec_millis()), duration.subsec_nanos() % 1_000_000, 6, "ms")
     } else {
         (duration.as_secs(), duration.subsec_nanos(), 9, "s")
     };
     let fraction = format!("{rest:0digits$}");
     let fraction = fraction.trim_end_matches('0');
-    if fraction.is_empty() {
-        format!("{whole}{unit}")
-    } else {
-        format!("{whole}.{fraction}{unit}")
-    }
+    if fraction.is_empty() { format!("{whole}{unit}") } else { format!("{whole}.{fraction}{unit}") }
 }
 
 #[cfg(test)]
@@ -79,13 +65,9 @@ mod tests {
 
     #[test]
     fn reads_units_and_refuses_guesses() {
-        for (text, millis) in [
-            ("10s", 10_000),
-            ("1m30s", 90_000),
-            ("1m 30s", 90_000),
-            ("25ms", 25),
-            ("0s", 0),
-        ] {
+        for (text, millis) in
+            [("10s", 10_000), ("1m30s", 90_000), ("1m 30s", 90_000), ("25ms", 25), ("0s", 0)]
+        {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         for (text, why) in [

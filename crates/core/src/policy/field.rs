@@ -1,10 +1,10 @@
-//! Every field a class has: its path, what may stand there, and how to find it when it was mistyped.
+//! The fields of a class: their paths, allowed values, and suggestions for mistyped names.
 //!
 //! One table serves the file, runtime overrides, requests and printing, so they cannot disagree.
 
 use std::time::Duration;
 
-use super::setting::Word;
+use super::setting::Keyword;
 
 const MILLI: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -13,10 +13,7 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// A field of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-#[allow(
-    missing_docs,
-    reason = "each variant is the field whose path Field::path gives"
-)]
+#[allow(missing_docs, reason = "each variant is the field whose path Field::path gives")]
 pub enum Field {
     Ttl,
     Poll,
@@ -42,36 +39,22 @@ pub enum Field {
     Escalate,
 }
 
-/// What may stand in a field.
+/// The allowed values of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// A duration within bounds, and which of the other forms besides.
-    Span {
-        min: Duration,
-        max: Duration,
-        ttl_over: bool,
-        poll_times: bool,
-        never: bool,
-        auto: bool,
-    },
+    /// A duration within bounds, and which other forms are allowed.
+    Span { min: Duration, max: Duration, ttl_over: bool, poll_times: bool, never: bool, auto: bool },
     /// A whole number within bounds.
     Count { min: u32, max: u32 },
-    /// One of these words.
-    Word(&'static [Word]),
-    /// Escalation rules.
+    /// One of these keywords.
+    Word(&'static [Keyword]),
+    /// The list of escalation rules.
     Rules,
 }
 
-/// A duration within bounds and no other form.
+// A duration within bounds and no other form.
 const fn span(min: Duration, max: Duration) -> Shape {
-    Shape::Span {
-        min,
-        max,
-        ttl_over: false,
-        poll_times: false,
-        never: false,
-        auto: false,
-    }
+    Shape::Span { min, max, ttl_over: false, poll_times: false, never: false, auto: false }
 }
 
 impl Field {
@@ -101,13 +84,13 @@ impl Field {
         Self::Escalate,
     ];
 
-    /// The field of a path such as `renew.every`.
+    /// The field with a path such as `renew.every`.
     #[must_use]
     pub fn find(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.path() == path)
     }
 
-    /// Its path below the class, as in the file and in overrides.
+    /// The path below the class, as in the file and in overrides.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -138,7 +121,7 @@ impl Field {
 
     pub(crate) const fn shape(self) -> Shape {
         match self {
-            // Bounds of the number itself are checked once the expression is resolved.
+            // `Draft::resolve` checks the bounds of a computed value such as `2*poll`.
             Self::Ttl => Shape::Span {
                 min: Duration::from_millis(100),
                 max: DAY,
@@ -148,7 +131,7 @@ impl Field {
                 auto: false,
             },
             Self::Poll => span(MILLI, DAY),
-            Self::Requires => Shape::Word(&[Word::Any, Word::Durable, Word::Consensus]),
+            Self::Requires => Shape::Word(&[Keyword::Any, Keyword::Durable, Keyword::Consensus]),
             Self::StopGrace => Shape::Span {
                 min: Duration::ZERO,
                 max: DAY,
@@ -173,10 +156,10 @@ impl Field {
                 never: true,
                 auto: false,
             },
-            Self::Mode => Shape::Word(&[Word::Enforce, Word::Shadow]),
+            Self::Mode => Shape::Word(&[Keyword::Enforce, Keyword::Shadow]),
             Self::AcquireWait | Self::ReleaseLockDelay => span(Duration::ZERO, DAY),
             Self::AcquireRetry | Self::AcquireTimeout | Self::ReleaseTimeout => span(MILLI, DAY),
-            Self::AcquireOnError => Shape::Word(&[Word::FailClosed, Word::FailOpen]),
+            Self::AcquireOnError => Shape::Word(&[Keyword::FailClosed, Keyword::FailOpen]),
             Self::AcquireRetryAfter => Shape::Span {
                 min: MILLI,
                 max: DAY,
@@ -185,7 +168,9 @@ impl Field {
                 never: false,
                 auto: false,
             },
-            Self::AcquireOnHealConflict | Self::RenewOnFailure => Shape::Word(&[Word::Fence, Word::Continue]),
+            Self::AcquireOnHealConflict | Self::RenewOnFailure => {
+                Shape::Word(&[Keyword::Fence, Keyword::Continue])
+            }
             Self::RenewEvery => Shape::Span {
                 min: MILLI,
                 max: DAY,
@@ -203,14 +188,15 @@ impl Field {
                 auto: false,
             },
             Self::RenewMaxFailures => Shape::Count { min: 1, max: 1000 },
-            // Zero attempts make sense only where nothing is released; the checks know.
+            // Zero attempts make sense only with `release.when = "expired"`; the checks compare
+            // both.
             Self::ReleaseAttempts => Shape::Count { min: 0, max: 1000 },
-            Self::ReleaseWhen => Shape::Word(&[Word::Finished, Word::Expired]),
+            Self::ReleaseWhen => Shape::Word(&[Keyword::Finished, Keyword::Expired]),
             Self::Escalate => Shape::Rules,
         }
     }
 
-    /// What is allowed, for messages: `a duration from 100ms to 24h such as "10s", or "2*poll"`.
+    /// The allowed values, for messages: `a duration from 100ms to 24h such as "10s", or "2*poll"`.
     #[must_use]
     pub fn allowed(self) -> String {
         use super::duration::human;
@@ -250,10 +236,10 @@ impl Field {
     }
 }
 
-/// The candidate that looks most like what was typed, if one does.
+/// The candidate that is most similar to the typed text, if one is.
 #[must_use]
 pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // What nobody could have meant is not measured: the distance costs the product of both lengths.
+    // The distance costs the product of both lengths: no field name comes near this length.
     if typed.len() > 128 {
         return None;
     }

@@ -1,14 +1,14 @@
-//! Policies as data: what happens when acquire errs, when renewal fails, when release fails.
+//! Policies as data: what happens when an acquire, a renewal or a release fails.
 //!
-//! A [`Class`] is what the protocol reads: numbers only, all present, all checked. It is made in layers, each
-//! stating some fields over the one below, and every value remembers which layer it came from:
+//! A [`Class`] is what the protocol reads: numbers only, all present, all checked. It is built in
+//! layers. Each layer replaces some fields of the one below, and every value keeps its origin:
 //!
 //! ```text
 //! builtin.toml -> schema -> compose -> draft -> escalation -> override -> (request) -> resolve + check -> Class
 //! ```
 //!
-//! [`PolicyBook`] holds the classes in force, [`FileWatch`] follows the file, and a [`Change`] is what is told when
-//! a value in force becomes another.
+//! [`PolicyBook`] holds the classes in force, [`FileWatch`] follows the file, and a [`Change`]
+//! describes one value in force that changed.
 
 mod book;
 mod builtin;
@@ -30,16 +30,16 @@ mod setting;
 mod state;
 
 pub use book::{PolicyBook, problems};
-pub use builtin::BUILTIN;
+pub use builtin::BUILTIN_POLICIES;
 pub use change::{Change, ChangeKind};
 pub use check::{check, check_name, check_store};
 pub use class::{
     AcquirePolicy, Class, Enforcement, OnError, OnFailure, ReleasePolicy, ReleaseWhen, RenewPolicy,
 };
 pub use field::{Field, nearest};
-pub use origin::{Origin, Resolved};
-pub use overrides::LONGEST_OVERRIDE;
+pub use origin::{Origin, ResolvedClass};
+pub use overrides::MAX_OVERRIDE_DURATION;
 pub use plan::RenewPlan;
 pub use reload::FileWatch;
 pub use rule::{Action, Rule, Signal};
-pub use schema::SETTINGS;
+pub use schema::CLI_SETTING_KEYS;

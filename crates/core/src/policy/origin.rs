@@ -1,4 +1,4 @@
-//! Where each value of a class came from, and the class printed with it.
+//! The origins of a class's values, and the printed form of a class.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,54 +10,54 @@ use super::field::Field;
 use super::rule::Rule;
 use crate::clock::Moment;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody stated it; this is what then holds.
+    /// No layer states the field; this is its default.
     Default,
-    /// It follows from another value by this rule.
+    /// Computed from another value by this rule.
     Derived(&'static str),
-    /// A class that every installation has.
+    /// A built-in class.
     BuiltIn {
-        /// Which.
+        /// The built-in class that states the value.
         class: Arc<str>,
     },
     /// A policy file.
     File {
-        /// The file as it was named when it was loaded.
+        /// The path as it was given when the file was loaded.
         path: Arc<str>,
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
     },
-    /// A rule that is in force.
+    /// An active escalation rule.
     Escalation {
-        /// The rule as its author wrote it.
+        /// The text of the rule.
         rule: Arc<str>,
-        /// When it took force.
+        /// When the rule became active.
         since: Moment,
     },
-    /// An operator's temporary change.
+    /// An operator's override.
     Override {
-        /// Why.
+        /// The operator's reason.
         reason: Arc<str>,
-        /// When it reverts by itself.
+        /// The end of the override.
         until: Moment,
     },
-    /// The caller's own request.
+    /// The options of one request.
     Request,
 }
 
 impl Origin {
-    /// `leasehold.toml:12: ` for values from a file, and nothing for others: the prefix of messages about them.
-    pub(crate) fn place(&self) -> Option<String> {
+    /// The prefix of messages about the value: `leasehold.toml:12: ` for a value from a file.
+    pub(crate) fn message_prefix(&self) -> Option<String> {
         match self {
             Self::File { path, line } => Some(format!("{path}:{line}: ")),
             _ => None,
         }
     }
 
-    /// For people, who think in time left rather than in moments of a clock.
+    /// Describes the origin for people, with durations relative to `now`.
     #[must_use]
     pub fn describe(&self, now: Moment) -> String {
         match self {
@@ -76,55 +76,49 @@ impl Origin {
     }
 }
 
-/// A class in force, with the origin of every value. It prints as a table of field, value and origin.
+/// A class in force, with the origin of every value. It prints as a table of field, value and
+/// origin.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Resolved {
-    /// The class.
+pub struct ResolvedClass {
+    /// The class with all values resolved.
     pub class: Class,
-    /// From field path to origin; a field that has no value (such as `poll`) is missing.
+    /// Origins by field path; a field without a value (such as `poll`) is missing.
     pub origins: BTreeMap<String, Origin>,
-    /// When it was asked for: times left are counted from here.
+    /// The time of resolution: remaining times are relative to it.
     pub at: Moment,
-    /// The escalation rules that watch this class.
+    /// The escalation rules of this class.
     pub rules: Vec<Rule>,
-    /// What was stated (`ttl/3`) and what it comes to (`20s`), by field path.
-    pub(crate) values: BTreeMap<Field, (String, String)>,
+    // The stated text (`ttl/3`) and the value (`20s`).
+    pub(crate) resolved_values: BTreeMap<Field, (String, String)>,
 }
 
-impl Resolved {
+impl ResolvedClass {
     /// The value of a field for people: `20s`, `fence`, `3`.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&str> {
-        let (_, value) = self.values.get(&Field::find(path)?)?;
+        let (_, value) = self.resolved_values.get(&Field::find(path)?)?;
         Some(value)
     }
 
-    /// The rows of the table: path, value with the expression behind it, origin.
+    /// The rows of the table: path, value with its expression, origin.
     #[must_use]
     pub fn rows(&self) -> Vec<[String; 3]> {
         let row = |(field, (stated, value)): (&Field, &(String, String))| {
             let path = field.path().to_owned();
-            let origin = self
-                .origins
-                .get(&path)
-                .map_or_else(String::new, |origin| origin.describe(self.at));
-            let shown = if expression(stated) {
-                format!("{value} ({stated})")
-            } else {
-                value.clone()
-            };
+            let origin = self.origins.get(&path).map_or_else(String::new, |origin| origin.describe(self.at));
+            let shown = if is_expression(stated) { format!("{value} ({stated})") } else { value.clone() };
             [path, shown, origin]
         };
-        self.values.iter().map(row).collect()
+        self.resolved_values.iter().map(row).collect()
     }
 
-    /// The class as a policy file that states every value, as it is in force now.
+    /// The class as a policy file that states every value in force now.
     #[must_use]
     pub fn to_toml(&self) -> String {
         use fmt::Write as _;
         let mut text = format!("[class.{}]\n", self.class.name);
-        for (field, (stated, _)) in &self.values {
+        for (field, (stated, _)) in &self.resolved_values {
             let value = match field {
                 Field::RenewMaxFailures | Field::ReleaseAttempts => stated.clone(),
                 Field::Escalate => {
@@ -139,19 +133,16 @@ impl Resolved {
     }
 }
 
-/// Is it a formula rather than a value?
-fn expression(stated: &str) -> bool {
+/// Returns true if the text is a formula such as `ttl/3`.
+fn is_expression(stated: &str) -> bool {
     stated.contains("ttl/") || stated.ends_with("poll")
 }
 
-impl fmt::Display for Resolved {
+impl fmt::Display for ResolvedClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows();
         let width = |column: fn(&[String; 3]) -> &String| {
-            rows.iter()
-                .map(|row| column(row).chars().count())
-                .max()
-                .unwrap_or(0)
+            rows.iter().map(|row| column(row).chars().count()).max().unwrap_or(0)
         };
         let (first, second) = (width(|row| &row[0]).max(5), width(|row| &row[1]).max(5));
         writeln!(f, "class {}", self.class.name)?;

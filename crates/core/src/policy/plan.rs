@@ -1,28 +1,28 @@
-//! The renewal plan: is there room for a retry between the first renewal and the deadline?
+//! The renewal plan: whether a retry fits between the first renewal and the deadline.
 
 use std::time::Duration;
 
 use super::Class;
 
-/// The worst case of the first renewal and the soonest retry after it, counted from when the last confirmed
-/// request was sent.
+/// The worst case of the first renewal and its soonest retry, relative to the send time of the last
+/// confirmed request.
 ///
-/// The first attempt is sent at `renew.every` and fails only after its whole `renew.timeout`. The retry is sent
-/// after [`RenewPlan::pause`] and takes its whole time-out too. It must end by the deadline: then one lost answer
-/// never costs a hold (trap 2). A keeper may spread its retries over whatever more time there is (see ADR 0006),
-/// as long as the last one can still be answered by the deadline.
+/// The first attempt is sent at `renew.every` and fails after its whole `renew.timeout`. The retry
+/// is sent after [`RenewPlan::retry_pause`] and takes its whole timeout too. It must end by the
+/// deadline: then one lost response never costs a hold (trap 2). A keeper may spread its retries
+/// over more time (see ADR 0006), as long as the last one can still be answered by the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenewPlan {
     /// The deadline: TTL less drift less stop grace.
     pub usable: Duration,
-    /// The first renewal is sent.
+    /// When the first renewal is sent.
     pub first_sent: Duration,
-    /// It has failed.
+    /// When the first renewal has failed.
     pub first_failed: Duration,
-    /// The retry is sent, at the soonest.
+    /// When the retry is sent at the earliest.
     pub retry_sent: Duration,
-    /// That retry has been answered, or has failed.
+    /// When that retry has been answered or has failed.
     pub retry_ended: Duration,
 }
 
@@ -32,7 +32,7 @@ impl RenewPlan {
     pub fn of(class: &Class) -> Option<Self> {
         let first_sent = class.renew.every?;
         let first_failed = first_sent.saturating_add(class.renew.timeout);
-        let retry_sent = first_failed.saturating_add(Self::pause(class));
+        let retry_sent = first_failed.saturating_add(Self::retry_pause(class));
         Some(Self {
             usable: class.usable(),
             first_sent,
@@ -42,14 +42,13 @@ impl RenewPlan {
         })
     }
 
-    /// The room left for a pause before the first retry: `acquire.retry` with its greatest jitter, one
-    /// half more.
+    /// The pause before the first retry: `acquire.retry` with its largest jitter, one half more.
     #[must_use]
-    pub fn pause(class: &Class) -> Duration {
+    pub fn retry_pause(class: &Class) -> Duration {
         class.acquire.retry.saturating_add(class.acquire.retry / 2)
     }
 
-    /// Is there time for a retry?
+    /// Returns true if the retry ends before the deadline.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.retry_ended <= self.usable

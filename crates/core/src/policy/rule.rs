@@ -1,7 +1,8 @@
 //! The language of escalation rules:
 //! `fallback rate > 0.1/s for 5m and duplicates rising -> fail-closed`.
 //!
-//! `SIGNAL rate > NUMBER/UNIT for DURATION [and SIGNAL rising] -> ACTION`, where the unit is `s`, `m` or `h`.
+//! `SIGNAL rate > NUMBER/UNIT for DURATION [and SIGNAL rising] -> ACTION`, where the unit is `s`,
+//! `m` or `h`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,26 +11,26 @@ use std::time::Duration;
 use super::duration;
 use super::field::nearest;
 
-/// What is counted.
+/// The events that a rule counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Signal {
-    /// An acquire that fell back to a local-only hold.
+    /// Acquires that fell back to a local-only hold.
     Fallback,
-    /// The same work was finished twice, as the protected side reports it.
+    /// Work that was completed twice, as the protected side reports it.
     Duplicates,
-    /// A hold that was fenced.
+    /// Holds that were fenced.
     Abandoned,
-    /// A renewal or release that found the lease to be someone else's.
+    /// Renewals or releases that were answered with *not owned*.
     NotOwned,
-    /// A release that could not be confirmed in the foreground.
+    /// Releases that were not confirmed in the foreground.
     ReleaseFailed,
-    /// An acquire that was refused because the store could not be asked.
+    /// Acquires that were refused because the store did not answer.
     Unavailable,
 }
 
 impl Signal {
-    /// All signals.
+    /// All signals, for parsing and messages.
     pub const ALL: [Self; 6] = [
         Self::Fallback,
         Self::Duplicates,
@@ -39,7 +40,7 @@ impl Signal {
         Self::Unavailable,
     ];
 
-    /// As it is written in rules.
+    /// The name in rules.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,7 +54,7 @@ impl Signal {
     }
 }
 
-/// What a rule does while it is in force. It only ever makes a class stricter.
+/// The effect of an active rule. It only ever makes a class stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
@@ -64,7 +65,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// As it is written in rules.
+    /// The name in rules.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,56 +75,55 @@ impl Action {
     }
 }
 
-/// One rule, as data.
+/// One escalation rule.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Rule {
-    /// What is watched.
+    /// The signal whose rate is measured.
     pub signal: Signal,
-    /// Events a second; the rate must be above it.
+    /// The threshold in events per second; the rate must be above it.
     pub above: f64,
-    /// The rate as it was written, so that the rule prints as its author knows it.
+    // As written, so that the rule prints as its author knows it.
     rate: String,
-    /// For how long it must have been above, and must have been quiet before the rule lets go.
-    pub lasting: Duration,
-    /// A second signal that must have grown within that time.
+    /// The window: the rate must be above the threshold for so long, and quiet for so long before
+    /// the rule ends.
+    pub window: Duration,
+    /// A second signal that must grow within the window.
     pub rising: Option<Signal>,
-    /// What then.
+    /// What the rule changes while it is active.
     pub action: Action,
 }
 
-/// The shortest and longest time a rule can look back.
-const LASTING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
+// The shortest and longest window.
+const RULE_WINDOW_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
 impl FromStr for Rule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // Rules are repeated in events and origins, so their length is bounded.
         if text.len() > 256 {
             return Err("is longer than 256 bytes".into());
         }
-        let (condition, action) = text
-            .split_once("->")
-            .ok_or("has no action; end it with `-> fail-closed` or `-> fence`")?;
+        let (condition, action) =
+            text.split_once("->").ok_or("has no action; end it with `-> fail-closed` or `-> fence`")?;
         let action = match action.trim() {
             "fail-closed" => Action::FailClosed,
             "fence" => Action::Fence,
             other => {
-                return Err(format!(
-                    "ends with `-> {other}`; allowed are `-> fail-closed` and `-> fence`"
-                ));
+                return Err(format!("ends with `-> {other}`; allowed are `-> fail-closed` and `-> fence`"));
             }
         };
         let mut parts = condition.split(" and ");
         let main = parts.next().unwrap_or_default();
-        let rising = parts.next().map(rising).transpose()?;
+        let rising = parts.next().map(parse_rising).transpose()?;
         if parts.next().is_some() {
             return Err("has more than one `and`; one is allowed: `and SIGNAL rising`".into());
         }
         let (watched, rest) = main.split_once(" rate ").ok_or(
             "does not say what to watch; begin with `SIGNAL rate > NUMBER/s for DURATION`, e.g. `fallback rate > 0.1/s for 5m`",
         )?;
-        let signal = signal(watched)?;
+        let signal = parse_signal(watched)?;
         let rest = rest
             .trim()
             .strip_prefix('>')
@@ -132,27 +132,17 @@ impl FromStr for Rule {
             .split_once(" for ")
             .ok_or("does not say for how long; add `for DURATION` after the rate, e.g. `for 5m`")?;
         let rate: String = rate.split_whitespace().collect();
-        let above = per_second(&rate)?;
+        let above = parse_rate(&rate)?;
         let lasting = duration::parse(lasting).map_err(|why| format!("has a time that {why}"))?;
-        if !(LASTING.0..=LASTING.1).contains(&lasting) {
-            return Err(format!(
-                "looks back {}; allowed is from 1s to 24h",
-                duration::human(lasting)
-            ));
+        if !(RULE_WINDOW_BOUNDS.0..=RULE_WINDOW_BOUNDS.1).contains(&lasting) {
+            return Err(format!("looks back {}; allowed is from 1s to 24h", duration::human(lasting)));
         }
-        Ok(Self {
-            signal,
-            above,
-            rate,
-            lasting,
-            rising,
-            action,
-        })
+        Ok(Self { signal, above, rate, window: lasting, rising, action })
     }
 }
 
-/// `0.1/s`, `6/m`, `10/h`.
-fn per_second(rate: &str) -> Result<f64, String> {
+/// Parses `0.1/s`, `6/m` or `10/h` to events per second.
+fn parse_rate(rate: &str) -> Result<f64, String> {
     let unclear =
         || format!("has a rate `{rate}`; write a number and a unit, such as `0.1/s`, `6/m` or `10/h`");
     let (number, unit) = rate.split_once('/').ok_or_else(unclear)?;
@@ -164,41 +154,37 @@ fn per_second(rate: &str) -> Result<f64, String> {
         _ => return Err(unclear()),
     };
     let above = number / seconds;
-    // A rate beyond a million a second cannot be counted here; NaN and infinity fail the same test.
+    // A rate beyond a million per second cannot be counted here; NaN and infinity fail the same
+    // test.
     if above > 0.0 && above <= 1e6 {
         Ok(above)
     } else {
-        Err(format!(
-            "has a rate `{rate}`; it must be above 0 and at most 1000000/s"
-        ))
+        Err(format!("has a rate `{rate}`; it must be above 0 and at most 1000000/s"))
     }
 }
 
-/// `duplicates rising`.
-fn rising(part: &str) -> Result<Signal, String> {
+/// Parses a condition such as `duplicates rising`.
+fn parse_rising(part: &str) -> Result<Signal, String> {
     let name = part
         .trim()
         .strip_suffix("rising")
         .ok_or_else(|| format!("has `and {}`; only `and SIGNAL rising` is allowed", part.trim()))?;
-    signal(name)
+    parse_signal(name)
 }
 
-fn signal(name: &str) -> Result<Signal, String> {
+fn parse_signal(name: &str) -> Result<Signal, String> {
     let name = name.trim();
     if let Some(found) = Signal::ALL.into_iter().find(|signal| signal.as_str() == name) {
         return Ok(found);
     }
     let known = Signal::ALL.map(Signal::as_str);
     let hint = nearest(name, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-    Err(format!(
-        "watches `{name}`, which is not a signal{hint} (known: {})",
-        known.join(", ")
-    ))
+    Err(format!("watches `{name}`, which is not a signal{hint} (known: {})", known.join(", ")))
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lasting = duration::exact(self.lasting).replace(' ', "");
+        let lasting = duration::exact(self.window).replace(' ', "");
         write!(f, "{} rate > {} for {lasting}", self.signal.as_str(), self.rate)?;
         if let Some(rising) = self.rising {
             write!(f, " and {} rising", rising.as_str())?;
@@ -212,12 +198,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_article_and_prints_it_back() {
+    fn parses_the_example_rule_and_prints_it_back() {
         let text = "fallback rate > 0.1/s for 5m and duplicates rising -> fail-closed";
         let rule: Rule = text.parse().unwrap();
         assert_eq!(rule.signal, Signal::Fallback);
         assert!((rule.above - 0.1).abs() < 1e-12);
-        assert_eq!(rule.lasting, Duration::from_secs(300));
+        assert_eq!(rule.window, Duration::from_secs(300));
         assert_eq!(rule.rising, Some(Signal::Duplicates));
         assert_eq!(rule.action, Action::FailClosed);
         assert_eq!(rule.to_string(), text);
@@ -243,10 +229,7 @@ mod tests {
             ("fallback rate > 0.1/s -> fence", "for how long"),
             ("fallback rate > 0.1/s for 5 -> fence", "no unit"),
             ("fallback rate > 0.1/s for 25h -> fence", "from 1s to 24h"),
-            (
-                "fallback rate > 1/s for 5m and duplicates falling -> fence",
-                "only `and SIGNAL rising`",
-            ),
+            ("fallback rate > 1/s for 5m and duplicates falling -> fence", "only `and SIGNAL rising`"),
             (
                 "fallback rate > 1/s for 5m and duplicates rising and abandoned rising -> fence",
                 "more than one",

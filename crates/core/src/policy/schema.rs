@@ -1,7 +1,8 @@
-//! The policy file's shape: `[class.NAME]` with fields and the three legs `acquire`, `renew`, `release`.
+//! Reads the policy file: `[class.NAME]` with fields and the three legs `acquire`, `renew`,
+//! `release`.
 //!
-//! The file is walked with the position of every key, not deserialised into structs: so all its problems are
-//! told at once, each with its line, and every value remembers where it stands.
+//! The file is walked with the position of every key and not deserialised into structs. So all
+//! problems are reported at once, each with its line, and every value keeps its position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,53 +11,44 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::check::check_name;
-use super::draft::Stated;
+use super::draft::SettingWithOrigin;
 use super::field::{Field, nearest};
 use super::origin::Origin;
-use super::setting::{Raw, Setting};
-use crate::word::Invalid;
+use super::setting::{RawValue, Setting};
+use crate::types::InvalidInput;
 
-/// What a file says about one class.
+/// One class of a file.
 #[derive(Debug)]
 pub(crate) struct ClassText {
     pub(crate) name: Arc<str>,
-    /// Where it begins.
     pub(crate) place: Origin,
-    /// The class it starts from, and where that is said.
+    // The base class, and the position of that statement.
     pub(crate) inherits: Option<(String, Origin)>,
-    pub(crate) fields: BTreeMap<Field, Stated>,
-    /// Something in it could not be read, so what it lacks may only have been mistyped.
+    pub(crate) fields: BTreeMap<Field, SettingWithOrigin>,
+    // A part could not be read, so a missing field may only be mistyped.
     pub(crate) flawed: bool,
 }
 
-/// What a configuration file may say besides its classes: the command's own settings, which `leasehold` reads. Here they
-/// are passed over, so that one `leasehold.toml` serves the command and every program that opens it as its policies.
-pub const SETTINGS: &[&str] = &["audit_file", "holder", "policies", "store", "timeout"];
+/// The settings of the command line program in the same file. They are skipped here, so that one
+/// `leasehold.toml` serves the command and every program that reads its policies.
+pub const CLI_SETTING_KEYS: &[&str] = &["audit_file", "holder", "policies", "store", "timeout"];
 
-/// The legs of a class: tables within it.
-const LEGS: [&str; 3] = ["acquire", "renew", "release"];
+// Tables within a class.
+const CLASS_LEGS: [&str; 3] = ["acquire", "renew", "release"];
 
-/// Reads a file's text. What could be read comes back even if other parts have problems.
-pub(crate) fn read(text: &str, path: &Arc<str>) -> (Vec<ClassText>, Vec<Invalid>) {
+/// Parses a file. Returns the readable classes even if other parts have problems.
+pub(crate) fn read(text: &str, path: &Arc<str>) -> (Vec<ClassText>, Vec<InvalidInput>) {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader {
-        text,
-        path,
-        problems: Vec::new(),
-    };
+    let mut reader = PolicyFileReader { text, path, problems: Vec::new() };
     for error in errors {
-        let place = reader.place(error.span().map_or(0, |span| span.start));
-        reader.problems.push(Invalid {
-            field: place
-                .place()
-                .unwrap_or_default()
-                .trim_end_matches([':', ' '])
-                .to_owned(),
+        let place = reader.line_origin(error.span().map_or(0, |span| span.start));
+        reader.problems.push(InvalidInput {
+            field: place.message_prefix().unwrap_or_default().trim_end_matches([':', ' ']).to_owned(),
             given: "is not TOML".into(),
             allowed: error.message().replace('\n', "; "),
         });
     }
-    // After a syntax error the recovered rest would raise problems that are not there.
+    // After a syntax error the recovered rest would cause false problems.
     if !reader.problems.is_empty() {
         return (Vec::new(), reader.problems);
     }
@@ -65,70 +57,60 @@ pub(crate) fn read(text: &str, path: &Arc<str>) -> (Vec<ClassText>, Vec<Invalid>
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("class", DeValue::Table(table)) => {
                 for (name, value) in table {
-                    classes.extend(reader.class(name.get_ref(), name.span().start, value));
+                    classes.extend(reader.read_class(name.get_ref(), name.span().start, value));
                 }
             }
-            ("class", _) => reader.problem(
-                key.span().start,
-                "class",
-                "",
-                "must be tables: write [class.NAME]",
-            ),
-            (other, _) if SETTINGS.contains(&other) => {}
+            ("class", _) => {
+                reader.report_problem(key.span().start, "class", "", "must be tables: write [class.NAME]")
+            }
+            (other, _) if CLI_SETTING_KEYS.contains(&other) => {}
             (other, _) => {
-                let known = ["class"].into_iter().chain(SETTINGS.iter().copied());
-                let all = format!("[class.NAME] tables, and before them {}", SETTINGS.join(", "));
-                let why = unknown(other, known, &all);
-                reader.problem(key.span().start, other, "", &why);
+                let known = ["class"].into_iter().chain(CLI_SETTING_KEYS.iter().copied());
+                let all = format!("[class.NAME] tables, and before them {}", CLI_SETTING_KEYS.join(", "));
+                let why = unknown_key_message(other, known, &all);
+                reader.report_problem(key.span().start, other, "", &why);
             }
         }
     }
     (classes, reader.problems)
 }
 
-struct Reader<'a> {
+struct PolicyFileReader<'a> {
     text: &'a str,
     path: &'a Arc<str>,
-    problems: Vec<Invalid>,
+    problems: Vec<InvalidInput>,
 }
 
-impl Reader<'_> {
-    /// The line of a byte offset.
-    fn place(&self, offset: usize) -> Origin {
+impl PolicyFileReader<'_> {
+    /// The origin for a byte offset, with its line.
+    fn line_origin(&self, offset: usize) -> Origin {
         let before = self.text.as_bytes().iter().take(offset);
-        Origin::File {
-            path: Arc::clone(self.path),
-            line: 1 + before.filter(|byte| **byte == b'\n').count(),
-        }
+        Origin::File { path: Arc::clone(self.path), line: 1 + before.filter(|byte| **byte == b'\n').count() }
     }
 
-    fn problem(&mut self, offset: usize, field: &str, given: &str, why: &str) {
-        let place = self.place(offset).place().unwrap_or_default();
+    fn report_problem(&mut self, offset: usize, field: &str, given: &str, why: &str) {
+        let place = self.line_origin(offset).message_prefix().unwrap_or_default();
         let field = format!("{place}{field}");
         self.problems.push(if given.is_empty() {
-            Invalid {
-                field,
-                given: "is not allowed".into(),
-                allowed: why.into(),
-            }
+            InvalidInput { field, given: "is not allowed".into(), allowed: why.into() }
         } else {
-            Invalid::new(field, given, why)
+            InvalidInput::new(field, given, why)
         });
     }
 
-    fn class(&mut self, name: &str, at: usize, value: &Spanned<DeValue<'_>>) -> Option<ClassText> {
+    fn read_class(&mut self, name: &str, at: usize, value: &Spanned<DeValue<'_>>) -> Option<ClassText> {
         if let Err(invalid) = check_name(name) {
-            self.problem(at, "class", name, &invalid.allowed);
+            self.report_problem(at, "class", name, &invalid.allowed);
             return None;
         }
         let DeValue::Table(table) = value.get_ref() else {
             let why = format!("must be a table: write [class.{name}]");
-            self.problem(at, &format!("class.{name}"), "", &why);
+            self.report_problem(at, &format!("class.{name}"), "", &why);
             return None;
         };
         let mut class = ClassText {
             name: name.into(),
-            place: self.place(at),
+            place: self.line_origin(at),
             inherits: None,
             fields: BTreeMap::new(),
             flawed: false,
@@ -138,29 +120,29 @@ impl Reader<'_> {
             let (key, at) = (spanned.get_ref().as_ref(), spanned.span().start);
             match (key, value.get_ref()) {
                 ("inherits", DeValue::String(base)) => {
-                    class.inherits = Some((base.clone().into_owned(), self.place(at)));
+                    class.inherits = Some((base.clone().into_owned(), self.line_origin(at)));
                 }
                 ("inherits", _) => {
                     let why = "must be the name of a class, e.g. \"scheduler\"";
-                    self.problem(at, &format!("class.{name}.inherits"), "", why);
+                    self.report_problem(at, &format!("class.{name}.inherits"), "", why);
                 }
-                (leg, DeValue::Table(fields)) if LEGS.contains(&leg) => {
+                (leg, DeValue::Table(fields)) if CLASS_LEGS.contains(&leg) => {
                     for (key, value) in fields {
-                        self.field(&mut class, leg, key, value);
+                        self.read_field(&mut class, leg, key, value);
                     }
                 }
-                (leg, _) if LEGS.contains(&leg) => {
+                (leg, _) if CLASS_LEGS.contains(&leg) => {
                     let why = format!("must be a table: write [class.{name}.{leg}]");
-                    self.problem(at, &format!("class.{name}.{leg}"), "", &why);
+                    self.report_problem(at, &format!("class.{name}.{leg}"), "", &why);
                 }
-                _ => self.field(&mut class, "", spanned, value),
+                _ => self.read_field(&mut class, "", spanned, value),
             }
         }
         class.flawed = self.problems.len() > before;
         Some(class)
     }
 
-    fn field(
+    fn read_field(
         &mut self,
         class: &mut ClassText,
         leg: &str,
@@ -168,50 +150,50 @@ impl Reader<'_> {
         value: &Spanned<DeValue<'_>>,
     ) {
         let (key, at) = (key.get_ref().as_ref(), key.span().start);
-        let path = if leg.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{leg}.{key}")
-        };
+        let path = if leg.is_empty() { key.to_owned() } else { format!("{leg}.{key}") };
         let full = format!("class.{}.{path}", class.name);
-        // A dotted key in quotes, `"renew.every" = …`, is one odd key and not the field of that path.
+        // A quoted dotted key, `"renew.every" = …`, is one odd key and not the field of that path.
         let Some(field) = Field::find(&path).filter(|_| !key.contains('.')) else {
-            return self.problem(at, &full, "", &unknown_field(leg, key));
+            return self.report_problem(at, &full, "", &unknown_field_message(leg, key));
         };
-        let raw = raw(value.get_ref());
+        let raw = raw_value(value.get_ref());
         match Setting::read(field, &raw) {
             Ok(setting) => {
-                let origin = self.place(at);
-                class.fields.insert(field, Stated { setting, origin });
+                let origin = self.line_origin(at);
+                class.fields.insert(field, SettingWithOrigin { setting, origin });
             }
-            Err(why) => self.problem(at, &full, &raw.given(), &why),
+            Err(why) => self.report_problem(at, &full, &raw.given(), &why),
         }
     }
 }
 
-/// A TOML value as a setting is read from it.
-fn raw<'a>(value: &'a DeValue<'_>) -> Raw<'a> {
+/// Converts a TOML value for [`Setting::read`].
+fn raw_value<'a>(value: &'a DeValue<'_>) -> RawValue<'a> {
     match value {
-        DeValue::String(text) => Raw::Text(text),
-        DeValue::Integer(number) if number.radix() == 10 => Raw::Integer(number.as_str()),
+        DeValue::String(text) => RawValue::Text(text),
+        DeValue::Integer(number) if number.radix() == 10 => RawValue::Integer(number.as_str()),
         DeValue::Array(items) => items
             .iter()
             .map(|item| item.get_ref().as_str())
             .collect::<Option<Vec<_>>>()
-            .map_or(Raw::Other("list of other things than texts"), Raw::List),
-        other => Raw::Other(other.type_str()),
+            .map_or(RawValue::Other("list of other things than texts"), RawValue::List),
+        other => RawValue::Other(other.type_str()),
     }
 }
 
-/// What to say about a key nobody knows.
-fn unknown<'a>(typed: &str, known: impl IntoIterator<Item = &'a str> + Clone, all: &str) -> String {
+/// The message about an unknown key.
+fn unknown_key_message<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+    all: &str,
+) -> String {
     let hint = nearest(typed, known).map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
     let stop = if hint.is_empty() { "." } else { "" };
     format!("this key is unknown{hint}{stop} Known here: {all}")
 }
 
-/// The same for a field, which may also be right but stand in the wrong table.
-fn unknown_field(leg: &str, key: &str) -> String {
+/// The message about an unknown field, which may also be a known one in the wrong table.
+fn unknown_field_message(leg: &str, key: &str) -> String {
     let here = |field: &Field| {
         let path = field.path();
         match path.split_once('.') {
@@ -221,7 +203,7 @@ fn unknown_field(leg: &str, key: &str) -> String {
     };
     let mut known: Vec<&str> = Field::ALL.iter().filter_map(here).collect();
     if leg.is_empty() {
-        known.extend(LEGS);
+        known.extend(CLASS_LEGS);
         known.push("inherits");
     }
     let elsewhere = Field::ALL
@@ -231,5 +213,5 @@ fn unknown_field(leg: &str, key: &str) -> String {
     if let Some(elsewhere) = elsewhere.filter(|_| nearest(key, known.iter().copied()) != Some(key)) {
         return format!("this key is unknown here: did you mean `{elsewhere}`?");
     }
-    unknown(key, known.iter().copied(), &known.join(", "))
+    unknown_key_message(key, known.iter().copied(), &known.join(", "))
 }

@@ -1,106 +1,97 @@
-//! What a [`PolicyBook`](super::PolicyBook) knows, and the snapshot that its readers see.
+//! The state of a [`PolicyBook`](super::PolicyBook), and the snapshot for its readers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Class;
 use super::change::{Change, ChangeKind};
-use super::compose::{Drafts, no_such_class};
+use super::compose::{Drafts, unknown_class_message};
 use super::draft::Draft;
 use super::duration::human;
-use super::escalation::Watch;
+use super::escalation::RuleWatch;
 use super::field::Field;
-use super::origin::{Origin, Resolved};
+use super::origin::{Origin, ResolvedClass};
 use super::overrides::Override;
 use super::rule::Action;
-use super::setting::{Setting, Word};
+use super::setting::{Keyword, Setting};
 use crate::clock::Moment;
-use crate::word::Invalid;
+use crate::types::InvalidInput;
 
-/// Everything stated, in layers: built-in and file, then rules in force, then overrides. The operator's word is
-/// the last one: a rule must not undo what a person decided knowingly.
+/// All layers: built-in and file, then active rules, then overrides. Overrides come last: a rule
+/// must not undo an operator's decision.
 #[derive(Debug, Clone)]
-pub(crate) struct State {
+pub(crate) struct PolicyState {
     pub(crate) drafts: Drafts,
-    pub(crate) watches: Vec<Watch>,
+    pub(crate) watches: Vec<RuleWatch>,
     pub(crate) overrides: Vec<Override>,
-    /// Changes that happened by themselves while another was made; told by the next `expire`.
+    // Changes that occurred during another change; the next `take_ended_changes` returns them.
     pub(crate) pending: Vec<Change>,
 }
 
-/// The classes as readers see them.
+/// The classes for readers.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct PolicySnapshot {
     pub(crate) classes: HashMap<Arc<str>, Timeline>,
 }
 
-/// A class now and after each of its overrides has ended: so a reader needs only the time, and nobody has to
-/// wake up for an override to end.
+// Precomputed versions of a class, now and after the end of each override. A reader needs only the
+// time, and no task must run for an override to end.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    /// Each in force before its moment; the last one is for ever.
-    stages: Vec<(Moment, Arc<Class>)>,
-    /// Is anything counted for it?
-    pub(crate) watched: bool,
+    // Each is in force before its moment; the last one has no end.
+    versions: Vec<(Moment, Arc<Class>)>,
+    // False skips the counting for a class without rules.
+    pub(crate) has_rules: bool,
 }
 
 impl Timeline {
     pub(crate) fn at(&self, now: Moment) -> Option<&Arc<Class>> {
-        let stage = self.stages.iter().find(|(until, _)| now < *until);
-        stage.or(self.stages.last()).map(|(_, class)| class)
+        let stage = self.versions.iter().find(|(until, _)| now < *until);
+        stage.or(self.versions.last()).map(|(_, class)| class)
     }
 }
 
-impl State {
-    /// A class as it is stated at a moment.
-    pub(crate) fn draft(&self, name: &str, now: Moment) -> Result<Draft, Invalid> {
-        let mut draft = self.base(name)?.clone();
+impl PolicyState {
+    /// The draft of a class at a moment, with all layers.
+    pub(crate) fn draft(&self, name: &str, now: Moment) -> Result<Draft, InvalidInput> {
+        let mut draft = self.base_draft(name)?.clone();
         for watch in self.watches.iter().filter(|watch| watch.class.as_ref() == name) {
-            let Some(since) = watch.since else { continue };
-            let (field, word) = target(watch.rule.action);
-            let origin = Origin::Escalation {
-                rule: Arc::clone(&watch.text),
-                since,
-            };
-            draft.state(field, Setting::Word(word), origin);
+            let Some(since) = watch.active_since else { continue };
+            let (field, word) = action_target(watch.rule.action);
+            let origin = Origin::Escalation { rule: Arc::clone(&watch.text), since };
+            draft.set_field(field, Setting::Word(word), origin);
         }
-        for over in self
-            .overrides
-            .iter()
-            .filter(|over| over.class.as_ref() == name && now < over.until)
-        {
-            let origin = Origin::Override {
-                reason: Arc::clone(&over.reason),
-                until: over.until,
-            };
-            draft.state(over.field, over.setting.clone(), origin);
+        for over in self.overrides.iter().filter(|over| over.class.as_ref() == name && now < over.until) {
+            let origin = Origin::Override { reason: Arc::clone(&over.reason), until: over.until };
+            draft.set_field(over.field, over.setting.clone(), origin);
         }
         Ok(draft)
     }
 
-    /// A class without what changed at runtime.
-    pub(crate) fn base(&self, name: &str) -> Result<&Draft, Invalid> {
+    /// The draft of a class without rules and overrides.
+    pub(crate) fn base_draft(&self, name: &str) -> Result<&Draft, InvalidInput> {
         self.drafts.get(name).ok_or_else(|| {
             let known = self.drafts.keys().map(AsRef::as_ref);
-            Invalid::new("class", name, no_such_class(name, known))
+            InvalidInput::new("class", name, unknown_class_message(name, known))
         })
     }
 
-    pub(crate) fn resolve(&self, name: &str, now: Moment) -> Result<Resolved, Invalid> {
+    pub(crate) fn resolve(&self, name: &str, now: Moment) -> Result<ResolvedClass, InvalidInput> {
         let resolved = self.draft(name, now)?.resolve(now);
-        resolved.map_err(|problems| super::compose::merge(&format!("class.{name}"), problems))
+        resolved.map_err(|problems| super::compose::merge_problems(&format!("class.{name}"), problems))
     }
 
     /// The value of a field in force, for people.
-    pub(crate) fn value(&self, name: &str, field: Field, now: Moment) -> String {
+    pub(crate) fn displayed_value(&self, name: &str, field: Field, now: Moment) -> String {
         self.resolve(name, now)
             .ok()
             .and_then(|resolved| resolved.value(field.path()).map(str::to_owned))
             .unwrap_or_else(|| "none".into())
     }
 
-    /// Resolves every class for now and for after each override's end, and refuses if one of them cannot work.
-    pub(crate) fn snapshot(&self, now: Moment) -> Result<Snapshot, Invalid> {
+    /// Resolves every class for now and for after each override's end. Fails if one of them cannot
+    /// work.
+    pub(crate) fn snapshot(&self, now: Moment) -> Result<PolicySnapshot, InvalidInput> {
         let mut classes = HashMap::new();
         for name in self.drafts.keys() {
             let mut ends: Vec<Moment> = self
@@ -125,37 +116,33 @@ impl State {
                 stages.push((until, Arc::new(resolved.class)));
                 from = until;
             }
-            classes.insert(Arc::clone(name), Timeline { stages, watched });
+            classes.insert(Arc::clone(name), Timeline { versions: stages, has_rules: watched });
         }
-        Ok(Snapshot { classes })
+        Ok(PolicySnapshot { classes })
     }
 
-    /// Watches the rules that are stated now; those that stay keep what they have counted. Returns what rules
-    /// that went away while in force had changed.
+    /// Replaces the watched rules by those stated now; unchanged rules keep their counts. Returns
+    /// the reverted changes of active rules that were removed.
     pub(crate) fn sync_rules(&mut self, now: Moment) -> Vec<Change> {
         let mut before = std::mem::take(&mut self.watches);
         let names: Vec<_> = self.drafts.keys().cloned().collect();
         for name in names {
-            let rules = self
-                .draft(&name, now)
-                .map(|draft| draft.rules().to_vec())
-                .unwrap_or_default();
+            let rules = self.draft(&name, now).map(|draft| draft.rules().to_vec()).unwrap_or_default();
             for rule in rules {
                 let kept = before
                     .iter()
                     .position(|watch| watch.class == name && watch.rule == rule)
                     .map(|found| before.swap_remove(found));
-                self.watches
-                    .push(kept.unwrap_or_else(|| Watch::new(Arc::clone(&name), rule)));
+                self.watches.push(kept.unwrap_or_else(|| RuleWatch::new(Arc::clone(&name), rule)));
             }
         }
         before
             .into_iter()
-            .filter(|watch| watch.since.is_some() && self.drafts.contains_key(&watch.class))
+            .filter(|watch| watch.active_since.is_some() && self.drafts.contains_key(&watch.class))
             .map(|watch| {
-                let (field, word) = target(watch.rule.action);
+                let (field, word) = action_target(watch.rule.action);
                 Change {
-                    to: self.value(&watch.class, field, now),
+                    to: self.displayed_value(&watch.class, field, now),
                     class: watch.class,
                     field: field.path().into(),
                     from: word.as_str().into(),
@@ -167,16 +154,15 @@ impl State {
             .collect()
     }
 
-    /// Takes out overrides that have ended, and says what holds since.
-    pub(crate) fn take_ended(&mut self, now: Moment) -> Vec<Change> {
-        let (mut ended, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.overrides)
-            .into_iter()
-            .partition(|over| over.until <= now);
+    /// Removes ended overrides and returns the resulting changes.
+    pub(crate) fn remove_ended_overrides(&mut self, now: Moment) -> Vec<Change> {
+        let (mut ended, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.overrides).into_iter().partition(|over| over.until <= now);
         self.overrides = kept;
         ended.sort_by_key(|over| over.until);
         let change = |over: Override| Change {
             from: over.setting.to_string(),
-            to: self.value(&over.class, over.field, now),
+            to: self.displayed_value(&over.class, over.field, now),
             class: over.class,
             field: over.field.path().into(),
             kind: ChangeKind::Reverted,
@@ -187,10 +173,10 @@ impl State {
     }
 }
 
-/// What an action sets.
-pub(crate) fn target(action: Action) -> (Field, Word) {
+/// The field and the value that an action sets.
+pub(crate) fn action_target(action: Action) -> (Field, Keyword) {
     match action {
-        Action::FailClosed => (Field::AcquireOnError, Word::FailClosed),
-        Action::Fence => (Field::RenewOnFailure, Word::Fence),
+        Action::FailClosed => (Field::AcquireOnError, Keyword::FailClosed),
+        Action::Fence => (Field::RenewOnFailure, Keyword::Fence),
     }
 }

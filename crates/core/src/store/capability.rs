@@ -1,16 +1,18 @@
+//! What a store can do and what it promises.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a store promises about a lease it has acknowledged. Ordered: more is greater.
+/// What a store promises about an acknowledged lease. Ordered: a stronger promise is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
-    /// It may be forgotten by a restart, a fail-over or an eviction.
+    /// The lease may be forgotten by a restart, a fail-over or an eviction.
     Volatile,
-    /// It survives a restart or crash of the store.
+    /// The lease survives a restart or crash of the store.
     Durable,
-    /// It survives the loss of a minority of the store's machines.
+    /// The lease survives the loss of a minority of the store's machines.
     Consensus,
 }
 
@@ -24,41 +26,41 @@ impl fmt::Display for Promise {
     }
 }
 
-/// A promise and the findings that limit it, each a sentence with what to do.
+/// A promise and the findings that limit it. Each finding is a sentence with advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Promised {
-    /// What the store promises as it is configured right now.
+pub struct PromiseReport {
+    /// The promise of the store as it is configured now.
     pub promise: Promise,
-    /// Why it does not promise more.
-    pub because: Vec<String>,
+    /// The reasons why the promise is not stronger.
+    pub limits: Vec<String>,
 }
 
-/// What a store can do.
+/// The abilities of a store, constant for the life of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// `memory`, `sqlite`, `redis`: the value of the metrics' `store` label.
     pub kind: &'static str,
-    /// The most it can promise when configured well.
+    /// The strongest promise that a good configuration gives.
     pub promise: Promise,
-    /// Can list its leases.
+    /// The store can list names with [`Store::list`](super::Store::list).
     pub list: bool,
-    /// Keeps waiters in order and hands a released lease to the first.
+    /// Keeps waiters in order and grants a released lease to the first live one.
     pub queue: bool,
-    /// Tells a waiter when to ask again.
+    /// Notifies a waiter when it should retry.
     pub wake: bool,
-    /// Other processes can share it.
+    /// Several processes can use the same leases.
     pub cross_process: bool,
-    /// Serves [`Mode::Shared`](super::Mode::Shared).
+    /// The store serves requests in [`Mode::Shared`](super::Mode::Shared).
     pub shared: bool,
-    /// Serves [`Mode::Permits`](super::Mode::Permits).
+    /// The store serves requests in [`Mode::Permits`](super::Mode::Permits).
     pub permits: bool,
-    /// Fences keep growing even if the store loses its data, as long as its clock does not go back.
+    /// Fences keep growing after the store loses its data, as long as its clock does not go back.
     pub fence_survives_loss: bool,
 }
 
 impl Capabilities {
-    /// A store that can do no more than it must.
+    /// A store with none of the optional abilities.
     #[must_use]
     pub const fn new(kind: &'static str, promise: Promise) -> Self {
         Self {
@@ -74,14 +76,14 @@ impl Capabilities {
         }
     }
 
-    /// With listing.
+    /// Declares that [`Store::list`](super::Store::list) works.
     #[must_use]
     pub const fn with_list(mut self) -> Self {
         self.list = true;
         self
     }
 
-    /// With a queue of waiters that are woken in order.
+    /// Declares an ordered queue of waiters with notifications.
     #[must_use]
     pub const fn with_queue(mut self) -> Self {
         self.queue = true;
@@ -89,14 +91,14 @@ impl Capabilities {
         self
     }
 
-    /// Shared between processes.
+    /// Declares that several processes can use the same leases.
     #[must_use]
     pub const fn with_cross_process(mut self) -> Self {
         self.cross_process = true;
         self
     }
 
-    /// With fences that grow even after the data is lost.
+    /// Declares that fences keep growing after the data is lost.
     #[must_use]
     pub const fn with_fence_survives_loss(mut self) -> Self {
         self.fence_survives_loss = true;

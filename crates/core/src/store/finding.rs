@@ -1,19 +1,22 @@
+//! Findings of a store examination: what `doctor` prints.
+
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Promised;
+use super::PromiseReport;
 
-/// How much a finding matters. Ordered: more is worse.
+/// How much a finding matters. Ordered: a worse finding is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Information without a risk.
     Note,
-    /// It can become a problem.
+    /// A setting that can become a problem.
     Risk,
-    /// As it is, a promise can be broken: two holders at once, a fence that does not grow, or no locks at all.
+    /// A promise can be broken now: two holders at once, a fence that does not grow, or no locks at
+    /// all.
     Breaks,
 }
 
@@ -27,76 +30,81 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that an examination of a store found, with what to do about it.
+/// One result of a store examination, with advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is called by machines, e.g. `redis.eviction`; does not change.
+    /// A stable identifier for programs, e.g. `redis.eviction`.
     pub code: &'static str,
-    /// How much it matters.
+    /// Sort key of the report; `Breaks` makes `doctor` fail.
     pub severity: Severity,
-    /// What is so, and what it means for locks.
+    /// The observed fact and its consequence for locks.
     pub what: String,
-    /// What to do.
+    /// The change that removes the finding.
     pub advice: String,
+    /// No lock can be granted, or none that another process sees. `doctor` then takes no lock for a
+    /// trial, which would only report the same again.
+    pub fatal: bool,
 }
 
 impl Finding {
-    /// A promise can be broken.
+    /// A finding of severity [`Severity::Breaks`].
     #[must_use]
     pub fn breaks(code: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(code, Severity::Breaks, what.into(), advice.into())
     }
 
-    /// It can become a problem.
+    /// A finding of severity [`Severity::Risk`].
     #[must_use]
     pub fn risk(code: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(code, Severity::Risk, what.into(), advice.into())
     }
 
-    /// Worth knowing.
+    /// A finding of severity [`Severity::Note`].
     #[must_use]
     pub fn note(code: &'static str, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(code, Severity::Note, what.into(), advice.into())
     }
 
+    /// Marks the finding as fatal.
+    #[must_use]
+    pub const fn fatal(mut self) -> Self {
+        self.fatal = true;
+        self
+    }
+
     const fn new(code: &'static str, severity: Severity, what: String, advice: String) -> Self {
-        Self {
-            code,
-            severity,
-            what,
-            advice,
-        }
+        Self { code, severity, what, advice, fatal: false }
     }
 }
 
-/// What an examination of a store came to. Made by the store's crate, which knows what can be wrong with it.
+/// The report of a store examination. The store's crate makes it, because only that crate knows the
+/// store's failure modes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Examination {
-    /// What was found, the worst first.
+    /// The findings, worst first after [`sort_findings`](Self::sort_findings).
     pub findings: Vec<Finding>,
-    /// What the store promises as it is configured now, if it could be asked.
-    pub promised: Option<Promised>,
-    /// One question and its answer, the middle of several tries, if any was answered.
+    /// The promise in the current configuration, if the store answered.
+    pub promised: Option<PromiseReport>,
+    /// The median round trip of several calls, if any was answered.
     pub round_trip: Option<Duration>,
-    /// What it is, for people: pairs such as `version` and `7.0.15`.
+    /// Descriptive pairs for people, such as `version` and `7.0.15`.
     pub facts: Vec<(&'static str, String)>,
 }
 
 impl Examination {
-    /// Adds a finding.
-    pub fn found(&mut self, finding: Finding) {
+    /// Appends a finding; the order is fixed later by [`sort_findings`](Self::sort_findings).
+    pub fn add_finding(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
 
-    /// Adds a fact.
-    pub fn fact(&mut self, key: &'static str, value: impl Into<String>) {
+    /// Appends a descriptive pair.
+    pub fn add_fact(&mut self, key: &'static str, value: impl Into<String>) {
         self.facts.push((key, value.into()));
     }
 
-    /// The worst first, otherwise in the order in which they were found.
-    pub fn sort(&mut self) {
-        self.findings
-            .sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    /// Sorts by severity, worst first. Findings of one severity keep their order.
+    pub fn sort_findings(&mut self) {
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     }
 }

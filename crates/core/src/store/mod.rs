@@ -1,17 +1,20 @@
-//! The engine that keeps the truth, behind one small trait.
+//! The interface to a storage engine: one small trait.
 //!
-//! A store answers one question at a time. It has no retry loop, no sleep, no metrics and no policy: the rest
-//! of this crate does the waiting and deciding. Contention and *not ours* are answers; a [`Failure`] says that
-//! the question could not be answered, and whether it may have taken effect all the same.
+//! A store answers one request at a time. It has no retry loop, no sleep, no metrics and no policy;
+//! the rest of this crate waits and decides. Contention and *not owned* are responses. A
+//! [`StoreError`] says that the call failed, and whether it may have taken effect.
 //!
-//! What every store must do, exactly, stands at each verb; `leasehold-conformance` checks it.
+//! The exact contract stands at each operation of [`Store`]; `leasehold-conformance` checks it.
 
-mod answer;
-mod ask;
+mod backend;
+mod bounded_call;
 mod capability;
-mod failure;
+mod error;
 mod finding;
-mod listener;
+mod redact;
+mod requests;
+mod responses;
+mod wake;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,86 +22,94 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use answer::{Answer, Busy, Given, Grant, Lease, Listing, Renewed};
-pub use ask::{Ask, Claim, Giving, Mode, Renewal};
-pub use capability::{Capabilities, Promise, Promised};
-pub use failure::{Cause, Failure};
+pub use backend::{Backend, BackendInfo, StoreLocation};
+pub use bounded_call::bounded_call;
+pub use capability::{Capabilities, Promise, PromiseReport};
+pub use error::{StoreError, StoreErrorKind};
 pub use finding::{Examination, Finding, Severity};
-pub use listener::{Listener, Wakers};
+pub use redact::redact;
+pub use requests::{AcquireRequest, Mode, ReleaseAuthority, ReleaseRequest, RenewRequest};
+pub use responses::{AcquireResponse, BusyLease, Grant, Lease, LeaseList, ReleaseResponse, RenewResponse};
+pub use wake::{WakeListener, WakeRegistry};
 
-use crate::word::{Name, Token};
+use crate::types::{Name, Token};
 
-/// How long a waiter that was handed a released lock has to confirm it, by asking again with its token. A waiter
-/// that died costs the queue no more than this.
-pub const CLAIM: Duration = Duration::from_millis(500);
+/// How long a waiter that was granted a released lease has to confirm it, by a retry with its
+/// token. A dead waiter blocks the queue for no longer than this.
+pub const HANDOVER_CLAIM_TTL: Duration = Duration::from_millis(500);
 
-/// How long an undone token is remembered, so that its acquire, if it arrives late, is refused. Longer than any
-/// request of ours can still be on its way.
-pub const TOMBSTONE: Duration = Duration::from_secs(60);
+/// How long a store refuses an undone token, so that a late acquire of it is not granted. Longer
+/// than any request of this client can be delayed.
+pub const TOMBSTONE_TTL: Duration = Duration::from_secs(60);
 
-/// A store that code shares.
+/// A shared handle to a store.
 pub type SharedStore = Arc<dyn Store>;
 
-/// Where leases live. Object safe; adapters wrap another store and pass every verb on.
+/// A storage engine for leases. Object safe; adapters wrap another store and pass every operation
+/// on.
 ///
-/// All verbs may be called concurrently and their futures may be dropped at any await point; a dropped call
-/// counts as *unknown*. No verb may take much longer than the `within` it is given: a store that can give up
-/// earlier and say *definitely not done* helps its caller, but the caller enforces the limit itself too.
+/// All operations may run concurrently, and their futures may be dropped at any await point; a
+/// dropped call counts as *unknown*. No operation may take much longer than `within`. The caller
+/// enforces that limit too, but a store that stops earlier can report *definitely not done*.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug + 'static {
-    /// What this store can do. Constant for the life of the value.
+    /// The abilities of this store. Constant for the life of the value.
     fn capabilities(&self) -> Capabilities;
 
-    /// Where it is, for people: a URL without secrets.
+    /// The location for people: a URL without secrets.
     fn describe(&self) -> String;
 
-    /// Asks for the lease, as one atomic step:
+    /// Requests the lease, as one atomic step:
     ///
-    /// 1. The token was undone (a [`Giving`] with a tombstone): [`Answer::Void`], nothing changes.
-    /// 2. The live lease already has this token: [`Answer::Granted`] with the *same* fence, the time to live
-    ///    starts anew but never shorter than what is left. (An acquire asked twice, or a handed-over claim being confirmed.)
-    /// 3. The live lease has another token: [`Answer::Busy`]. With `ask.queue`, the token is registered as a
-    ///    waiter behind those already there; asking again keeps its place and renews the registration.
-    /// 4. Otherwise the lease is granted for `ask.ttl + ask.lock_delay`, with a fence greater than every one
-    ///    granted for this name before and than `ask.floor`; the token's waiter entry is gone.
-    async fn acquire(&self, ask: &Ask, within: Duration) -> Result<Answer, Failure>;
+    /// 1. The token was undone (a [`ReleaseRequest`] with a tombstone): [`AcquireResponse::Void`],
+    ///    nothing changes.
+    /// 2. The live lease already has this token (a retry, or a waiter that confirms its handover):
+    ///    [`AcquireResponse::Granted`] with the *same* fence. The TTL starts again but never
+    ///    shortens the lease.
+    /// 3. The live lease has another token: [`AcquireResponse::Busy`]. With `queue` set, the token is
+    ///    registered as the last waiter; a retry keeps its position and extends the registration.
+    /// 4. Otherwise the lease is granted for the request's TTL plus lock delay. Its fence is greater
+    ///    than the request's `floor` and than every fence granted for this name before. The token's
+    ///    waiter entry is removed.
+    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError>;
 
-    /// Extends leases, each only if its live lease has exactly this token *and* this fence. An expired lease is
-    /// never revived, even if its record is still there, and a live one never shortened. One result per item, in order.
-    async fn renew(&self, batch: &[Renewal], within: Duration) -> Vec<Result<Renewed, Failure>>;
+    /// Extends leases, each only if its live lease has exactly this token *and* this fence. An
+    /// expired lease is never revived, even if its record still exists, and a live one is never
+    /// shortened. Returns one result per item, in order.
+    async fn renew(&self, batch: &[RenewRequest], within: Duration)
+    -> Vec<Result<RenewResponse, StoreError>>;
 
-    /// Gives a lease back, only if the [`Claim`] matches the live lease; the token's waiter entry is removed in
-    /// any case, and a tombstone is left if asked for. If others wait, the lease is granted on the spot to
-    /// the first live one for [`CLAIM`], with a new fence above its last ask's floor, and that one (only) is woken.
-    async fn release(&self, giving: &Giving, within: Duration) -> Result<Given, Failure>;
+    /// Ends a lease, only if the [`ReleaseAuthority`] matches the live lease. The token's waiter
+    /// entry is removed in any case, and a tombstone is left if requested.
+    ///
+    /// If waiters are queued, the lease is granted at once to the first live one for
+    /// [`HANDOVER_CLAIM_TTL`], and only that waiter is notified. The new fence is above the floor
+    /// of the waiter's last request.
+    async fn release(&self, giving: &ReleaseRequest, within: Duration)
+    -> Result<ReleaseResponse, StoreError>;
 
     /// The live lease of a name, if there is one.
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, Failure>;
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError>;
 
-    /// Live leases whose names start with `prefix`, in the order of their names, at most `limit`.
-    async fn list(&self, prefix: &str, limit: usize, within: Duration) -> Result<Listing, Failure> {
+    /// Live leases whose names start with `prefix`, sorted by name, at most `limit`.
+    async fn list(&self, prefix: &str, limit: usize, within: Duration) -> Result<LeaseList, StoreError> {
         let _ = (prefix, limit, within);
-        Err(Failure::not_done(
-            Cause::Unsupported,
-            "this store cannot list its leases",
-        ))
+        Err(StoreError::not_done(StoreErrorKind::Unsupported, "this store cannot list its leases"))
     }
 
-    /// Hints for a waiting token: made *before* the first queued ask, it remembers a wake-up that comes between
-    /// the ask and the wait. A hint says "ask again", never "you have it". Stores that cannot wake anyone
-    /// return a listener that stays silent.
-    fn listen(&self, name: &Name, token: &Token) -> Listener {
+    /// Subscribes a waiting token to wake-ups. The caller subscribes *before* its first queued
+    /// request, so that no wake-up between request and wait is lost. A wake-up means "retry", never
+    /// "granted". A store without wake-ups returns a listener that is never notified.
+    fn listen(&self, name: &Name, token: &Token) -> WakeListener {
         let _ = (name, token);
-        Listener::silent()
+        WakeListener::never()
     }
 
-    /// What the store promises about leases it has acknowledged, as configured right now, with the findings
-    /// that limit it. Asked before a class that `requires` more than `any` is served.
-    async fn promise(&self, within: Duration) -> Result<Promised, Failure> {
+    /// The promise about acknowledged leases in the current configuration, with the findings that
+    /// limit it. The client checks it before it serves a class whose `requires` is stronger than
+    /// `any`.
+    async fn promise(&self, within: Duration) -> Result<PromiseReport, StoreError> {
         let _ = within;
-        Ok(Promised {
-            promise: self.capabilities().promise,
-            because: Vec::new(),
-        })
+        Ok(PromiseReport { promise: self.capabilities().promise, limits: Vec::new() })
     }
 }

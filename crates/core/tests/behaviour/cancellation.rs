@@ -1,27 +1,23 @@
-//! A cancelled acquire leaves nothing (L3): at whatever point its future is dropped.
+//! A cancelled acquire leaves nothing behind (L3), at whatever point its future is dropped.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::bed::{Bed, Client, ms, secs, settle};
+use crate::fixture::{Client, Fixture, ms, run_ready_tasks, secs};
 use leasehold_core::adapter::Fault;
 
 /// When the future is dropped after its last poll.
 #[derive(Debug, Clone, Copy)]
-enum Drop {
+enum DropTiming {
     AtOnce,
     WhenNextWoken,
 }
 
-/// Polls `work` at most `polls` times, then drops it; `true` if it came to its end before.
-async fn polled(work: impl Future, polls: usize, drop: Drop) -> bool {
+/// Polls `work` at most `polls` times, then drops it. Returns `true` if it completed before.
+async fn poll_then_drop(work: impl Future, polls: usize, drop: DropTiming) -> bool {
     let mut work = pin!(work);
     let mut done = 0;
     poll_fn(|cx| {
@@ -31,118 +27,119 @@ async fn polled(work: impl Future, polls: usize, drop: Drop) -> bool {
         done += 1;
         match work.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if done == polls && matches!(drop, Drop::AtOnce) => Poll::Ready(false),
+            Poll::Pending if done == polls && matches!(drop, DropTiming::AtOnce) => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
         }
     })
     .await
 }
 
-fn tasks() -> usize {
+fn alive_tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// Nothing of the acquire is left: in the store, in the gate, in the keeper, on the runtime.
-async fn nothing_left(bed: &Bed, client: &Client, baseline: usize, told: &str) {
-    client.idle().await;
-    settle().await;
-    assert_eq!(client.names_here(), 0, "{told}: the gate");
-    assert_eq!(bed.memory.listening(), 0, "{told}: listeners");
-    assert_eq!(bed.lease("job:1").await, None, "{told}: the lease");
-    let (rows, waiters, _) = bed.memory.table().footprint();
+/// Asserts that nothing of the acquire is left in the store, the gate, the keeper or the runtime.
+async fn assert_nothing_left(fixture: &Fixture, client: &Client, baseline: usize, told: &str) {
+    client.wait_until_idle().await;
+    run_ready_tasks().await;
+    assert_eq!(client.local_name_count(), 0, "{told}: the gate");
+    assert_eq!(fixture.memory.listener_count(), 0, "{told}: listeners");
+    assert_eq!(fixture.live_lease("job:1").await, None, "{told}: the lease");
+    let (rows, waiters, _) = fixture.memory.table().footprint();
     assert_eq!((rows, waiters), (0, 0), "{told}: rows and waiters");
-    assert_eq!(tasks(), baseline, "{told}: tasks");
+    assert_eq!(alive_tasks(), baseline, "{told}: tasks");
 }
 
 #[tokio::test(start_paused = true)]
 async fn trap_06_an_acquire_cancelled_at_every_await_point_leaves_nothing() {
-    for drop in [Drop::AtOnce, Drop::WhenNextWoken] {
+    for drop in [DropTiming::AtOnce, DropTiming::WhenNextWoken] {
         for fault in [Fault::Pass, Fault::LoseReply, Fault::HangAfter] {
-            let bed = Bed::new();
-            let a = bed.client("a");
-            bed.chaos.acquire().delay(ms(20)).delay_reply(ms(20));
-            settle().await;
-            let (baseline, mut cancelled) = (tasks(), 0);
+            let fixture = Fixture::new();
+            let a = fixture.client("a");
+            fixture.faults.acquire().delay(ms(20)).delay_reply(ms(20));
+            run_ready_tasks().await;
+            let (baseline, mut cancelled) = (alive_tasks(), 0);
             for polls in 0..40 {
-                bed.chaos.acquire().script(1, fault);
-                let ended = polled(a.class("scheduler").acquire("job:1"), polls, drop).await;
+                fixture.faults.acquire().script(1, fault);
+                let ended = poll_then_drop(a.class("scheduler").acquire("job:1"), polls, drop).await;
                 let told = format!("{fault:?} {drop:?} after {polls} polls");
-                nothing_left(&bed, &a, baseline, &told).await;
-                bed.chaos.acquire().calm().delay(ms(20)).delay_reply(ms(20));
+                assert_nothing_left(&fixture, &a, baseline, &told).await;
+                fixture.faults.acquire().clear().delay(ms(20)).delay_reply(ms(20));
                 if ended {
                     break;
                 }
                 cancelled += 1;
             }
             assert!(cancelled >= 3, "before, in and between the asks");
-            assert_eq!(bed.footprint().await, (0, 0, 0));
+            assert_eq!(fixture.footprint().await, (0, 0, 0));
         }
     }
 }
 
-/// The same while waiting: behind another client, with hints and without, and handed the lock at that very moment.
+/// The same while waiting behind another client, with and without hints, and during the handover itself.
 #[tokio::test(start_paused = true)]
 async fn trap_06_a_waiter_cancelled_at_every_await_point_leaves_nothing() {
-    for drop in [Drop::AtOnce, Drop::WhenNextWoken] {
+    for drop in [DropTiming::AtOnce, DropTiming::WhenNextWoken] {
         for hints in [true, false] {
-            let bed = Bed::new();
-            let (a, b) = (bed.client("a"), bed.client("b"));
-            bed.chaos.drop_hints(!hints);
-            settle().await;
-            let baseline = tasks();
+            let fixture = Fixture::new();
+            let (a, b) = (fixture.client("a"), fixture.client("b"));
+            fixture.faults.drop_hints(!hints);
+            run_ready_tasks().await;
+            let baseline = alive_tasks();
             for polls in 0..60 {
                 let other = b.hold("scheduler", "job:1").await;
-                bed.chaos.acquire().delay(ms(5)).delay_reply(ms(5));
+                fixture.faults.acquire().delay(ms(5)).delay_reply(ms(5));
                 let waiter = a.class("scheduler").wait(secs(5)).acquire("job:1");
-                let ended = tokio::join!(polled(waiter, polls, drop), async {
-                    bed.pass(ms(200)).await;
+                let ended = tokio::join!(poll_then_drop(waiter, polls, drop), async {
+                    fixture.advance(ms(200)).await;
                     other.release().await;
                 })
                 .0;
-                bed.chaos.acquire().calm();
-                // What was handed over is not kept shut for longer than a claim.
-                bed.pass(ms(600)).await;
-                b.idle().await;
+                fixture.faults.acquire().clear();
+                // A lease that was handed over blocks the name no longer than the claim TTL.
+                fixture.advance(ms(600)).await;
+                b.wait_until_idle().await;
                 let told = format!("hints {hints} {drop:?} after {polls} polls");
-                nothing_left(&bed, &a, baseline, &told).await;
+                assert_nothing_left(&fixture, &a, baseline, &told).await;
                 if ended {
                     assert!(polls > 4, "{told}");
                     break;
                 }
             }
-            assert_eq!(bed.footprint().await, (0, 0, 0));
+            assert_eq!(fixture.footprint().await, (0, 0, 0));
         }
     }
 }
 
-/// In the gate, behind a task of the same process.
+/// Cancelled in the gate, behind a task of the same process.
 #[tokio::test(start_paused = true)]
-async fn trap_06_cancelled_in_the_gate() {
-    let bed = Bed::new();
-    let a = bed.client("a");
+async fn trap_06_an_acquire_cancelled_in_the_gate_leaves_nothing() {
+    let fixture = Fixture::new();
+    let a = fixture.client("a");
     for polls in 0..2 {
         let hold = a.hold("scheduler", "job:1").await;
         let waits = a.class("scheduler").acquire("job:1");
-        assert!(!polled(waits, polls, Drop::AtOnce).await);
-        assert_eq!(hold.release().await, leasehold_core::Outcome::Released);
-        settle().await;
-        assert_eq!((a.names_here(), bed.lease("job:1").await), (0, None));
+        assert!(!poll_then_drop(waits, polls, DropTiming::AtOnce).await);
+        assert_eq!(hold.release().await, leasehold_core::ReleaseOutcome::Released);
+        run_ready_tasks().await;
+        assert_eq!((a.local_name_count(), fixture.live_lease("job:1").await), (0, None));
     }
 }
 
-/// One that was polled is counted as cancelled, wherever it stood; one that never ran has not happened.
+/// An acquire that was polled is counted as cancelled, whatever it waited for. One that was never
+/// polled is not counted.
 #[tokio::test(start_paused = true)]
 async fn every_cancelled_acquire_is_counted_once() {
-    let bed = Bed::new();
-    let a = bed.client("a");
+    let fixture = Fixture::new();
+    let a = fixture.client("a");
     let hold = a.hold("scheduler", "job:1").await;
     std::mem::drop(a.class("scheduler").acquire("job:2"));
-    assert_eq!(a.total("acquire_total", "cancelled"), 0.0);
-    polled(a.class("scheduler").acquire("job:1"), 1, Drop::AtOnce).await;
-    assert_eq!(a.total("acquire_total", "cancelled"), 1.0, "in the gate");
-    bed.chaos.acquire().hang(true);
-    polled(a.class("scheduler").acquire("job:2"), 1, Drop::AtOnce).await;
-    assert_eq!(a.total("acquire_total", "cancelled"), 2.0, "at the store");
+    assert_eq!(a.metric_total("acquire_total", "cancelled"), 0.0);
+    poll_then_drop(a.class("scheduler").acquire("job:1"), 1, DropTiming::AtOnce).await;
+    assert_eq!(a.metric_total("acquire_total", "cancelled"), 1.0, "in the gate");
+    fixture.faults.acquire().hang(true);
+    poll_then_drop(a.class("scheduler").acquire("job:2"), 1, DropTiming::AtOnce).await;
+    assert_eq!(a.metric_total("acquire_total", "cancelled"), 2.0, "at the store");
     hold.release().await;
-    a.idle().await;
+    a.wait_until_idle().await;
 }

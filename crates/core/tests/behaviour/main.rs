@@ -1,18 +1,19 @@
-//! What the locks do, subject by subject. One program, because linking one for each subject takes long.
+//! Behavioural tests of the client, one module per subject. They are one program because linking
+//! one per subject takes long.
 
 mod abandonment;
 mod acquire;
-mod bed;
+mod admin;
 mod breaker;
 mod cancellation;
 mod classes;
 mod clocks;
 mod continue_class;
 mod events;
-mod failopen;
-mod forgetting;
-mod operate;
-mod orders;
+mod fail_open;
+mod fixture;
+mod gate_orders;
+mod late_requests;
 mod overrides;
 mod ownership;
 mod parallel;
@@ -22,11 +23,11 @@ mod policy_escalation;
 mod policy_file;
 mod policy_override;
 mod policy_reload;
-mod races;
 mod release;
 mod renewal;
 mod resume;
 mod secrets;
 mod shadow;
 mod shutdown;
+mod thread_races;
 mod waiting;

@@ -1,4 +1,4 @@
-//! The built-in classes, number by number: they are the articles' numbers, and nobody changes them by accident.
+//! The numbers of the built-in classes. They come from the articles; this test stops accidental changes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use leasehold_core::clock::Moment;
 use leasehold_core::policy::{
-    BUILTIN, Enforcement, OnError, OnFailure, Origin, PolicyBook, ReleaseWhen, RenewPlan, check, check_store,
-    problems,
+    BUILTIN_POLICIES, Enforcement, OnError, OnFailure, Origin, PolicyBook, ReleaseWhen, RenewPlan, check,
+    check_store, problems,
 };
-use leasehold_core::store::{Promise, Promised};
+use leasehold_core::store::{Promise, PromiseReport};
 
 const NOW: Moment = Moment::from_nanos(7_000_000_000_000);
 
-/// One row of the table.
-struct Row {
+/// The expected numbers of one class.
+struct ClassNumbers {
     class: &'static str,
     ttl: u64,
     /// `renew.every` in milliseconds, rounded down.
@@ -31,11 +31,11 @@ struct Row {
 }
 
 #[rustfmt::skip]
-fn table() -> Vec<Row> {
+fn expected_classes() -> Vec<ClassNumbers> {
     use OnError::{FailClosed, FailOpen};
     use OnFailure::{Continue, Fence};
     use ReleaseWhen::{Expired, Finished};
-    let row = |class, ttl, every, (wait, retry), (on_error, retry_after), on_failure, (attempts, release_timeout), when, max_hold| Row {
+    let row = |class, ttl, every, (wait, retry), (on_error, retry_after), on_failure, (attempts, release_timeout), when, max_hold| ClassNumbers {
         class, ttl, every, wait, retry, on_error, retry_after, on_failure, attempts, release_timeout, when, max_hold,
     };
     vec![
@@ -50,16 +50,13 @@ fn table() -> Vec<Row> {
 }
 
 #[test]
-fn the_table_number_by_number() {
+fn built_in_classes_have_the_expected_numbers() {
     let book = PolicyBook::builtin();
-    let mut names: Vec<_> = table().iter().map(|row| row.class.to_owned()).collect();
+    let mut names: Vec<_> = expected_classes().iter().map(|row| row.class.to_owned()).collect();
     names.sort();
-    assert_eq!(
-        book.classes().iter().map(ToString::to_string).collect::<Vec<_>>(),
-        names
-    );
+    assert_eq!(book.classes().iter().map(ToString::to_string).collect::<Vec<_>>(), names);
     let millis = Duration::from_millis;
-    for row in table() {
+    for row in expected_classes() {
         let class = book.class(row.class, NOW).unwrap();
         let name = row.class;
         assert_eq!(&*class.name, name);
@@ -73,37 +70,23 @@ fn the_table_number_by_number() {
         assert_eq!(class.acquire.retry, millis(row.retry), "{name} retry");
         assert_eq!(class.acquire.timeout, millis(2_000), "{name} acquire.timeout");
         assert_eq!(class.acquire.on_error, row.on_error, "{name} on_error");
-        assert_eq!(
-            class.acquire.retry_after,
-            millis(row.retry_after),
-            "{name} retry_after"
-        );
-        assert_eq!(
-            class.acquire.on_heal_conflict, row.on_failure,
-            "{name} on_heal_conflict"
-        );
-        let every = class
-            .renew
-            .every
-            .map(|every| u64::try_from(every.as_millis()).unwrap());
+        assert_eq!(class.acquire.retry_after, millis(row.retry_after), "{name} retry_after");
+        assert_eq!(class.acquire.on_heal_conflict, row.on_failure, "{name} on_heal_conflict");
+        let every = class.renew.every.map(|every| u64::try_from(every.as_millis()).unwrap());
         assert_eq!(every, row.every, "{name} every");
         assert_eq!(class.renew.timeout, millis(2_000), "{name} renew.timeout");
         assert_eq!(class.renew.max_failures, 3, "{name} max_failures");
         assert_eq!(class.renew.on_failure, row.on_failure, "{name} on_failure");
         assert_eq!(class.release.attempts, row.attempts, "{name} attempts");
-        assert_eq!(
-            class.release.timeout,
-            millis(row.release_timeout),
-            "{name} release.timeout"
-        );
+        assert_eq!(class.release.timeout, millis(row.release_timeout), "{name} release.timeout");
         assert_eq!(class.release.lock_delay, Duration::ZERO, "{name} lock_delay");
         assert_eq!(class.release.when, row.when, "{name} when");
     }
 }
 
 #[test]
-fn every_one_passes_its_own_checks() {
-    assert_eq!(problems(BUILTIN, "builtin.toml"), []);
+fn built_in_classes_pass_the_checks() {
+    assert_eq!(problems(BUILTIN_POLICIES, "builtin.toml"), []);
     let book = PolicyBook::builtin();
     for name in book.classes() {
         let class = book.class(&name, NOW).unwrap();
@@ -113,7 +96,7 @@ fn every_one_passes_its_own_checks() {
 }
 
 #[test]
-fn printed_and_read_again_they_are_the_same() {
+fn built_in_classes_round_trip_through_text() {
     let book = PolicyBook::builtin();
     for name in book.classes() {
         let printed = book.explain(&name, NOW).unwrap().to_toml();
@@ -127,18 +110,10 @@ fn printed_and_read_again_they_are_the_same() {
 
 #[test]
 fn explain_shows_value_expression_and_origin() {
-    let shown = PolicyBook::builtin()
-        .explain("reconciler", NOW)
-        .unwrap()
-        .to_string();
+    let shown = PolicyBook::builtin().explain("reconciler", NOW).unwrap().to_string();
     let line = |field: &str| {
-        let line = shown
-            .lines()
-            .find(|line| line.split_whitespace().next() == Some(field));
-        line.unwrap_or_else(|| panic!("{field} in\n{shown}"))
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
+        let line = shown.lines().find(|line| line.split_whitespace().next() == Some(field));
+        line.unwrap_or_else(|| panic!("{field} in\n{shown}")).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert_eq!(line("FIELD"), "FIELD VALUE ORIGIN");
     assert_eq!(line("poll"), "poll 30s built-in reconciler");
@@ -153,11 +128,8 @@ fn explain_shows_value_expression_and_origin() {
 }
 
 #[test]
-fn an_unknown_class_is_told_its_nearest() {
-    let said = PolicyBook::builtin()
-        .class("schedular", NOW)
-        .unwrap_err()
-        .to_string();
+fn an_unknown_class_error_suggests_the_nearest_name() {
+    let said = PolicyBook::builtin().class("schedular", NOW).unwrap_err().to_string();
     assert!(
         said.starts_with("class \"schedular\": there is no such class; did you mean `scheduler`?"),
         "{said}"
@@ -174,10 +146,8 @@ fn an_unknown_class_is_told_its_nearest() {
 fn a_store_that_promises_less_is_refused_with_its_findings() {
     let book = PolicyBook::from_text("[class.scheduler]\nrequires = \"durable\"", "p.toml").unwrap();
     let class = book.class("scheduler", NOW).unwrap();
-    let volatile = Promised {
-        promise: Promise::Volatile,
-        because: vec!["appendonly is no: turn it on".into()],
-    };
+    let volatile =
+        PromiseReport { promise: Promise::Volatile, limits: vec!["appendonly is no: turn it on".into()] };
     let said = check_store(&class, &volatile).unwrap_err().to_string();
     assert!(
         said.starts_with(
@@ -186,10 +156,7 @@ fn a_store_that_promises_less_is_refused_with_its_findings() {
         "{said}"
     );
     for enough in [Promise::Durable, Promise::Consensus] {
-        let promised = Promised {
-            promise: enough,
-            because: Vec::new(),
-        };
+        let promised = PromiseReport { promise: enough, limits: Vec::new() };
         assert_eq!(check_store(&class, &promised), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! The checks: their arithmetic as it is printed, and as it is recomputed from the numbers alone.
+//! The policy checks: their arithmetic as printed, and recomputed from the numbers alone.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,27 +10,27 @@ use proptest::prelude::*;
 
 const NOW: Moment = Moment::from_nanos(7_000_000_000_000);
 
-/// The only problem of a text.
+/// The only problem of a policy text.
 #[track_caller]
-fn said(text: &str) -> String {
+fn only_problem(text: &str) -> String {
     let found = problems(text, "p.toml");
     assert_eq!(found.len(), 1, "{text}\n{found:#?}");
     found[0].to_string()
 }
 
 #[test]
-fn a_plan_without_a_retry_shows_its_sum() {
+fn a_plan_without_room_for_a_retry_shows_its_sum() {
     assert_eq!(
-        said("[class.scheduler]\nttl = \"60s\"\n[class.scheduler.renew]\nevery = \"58s\""),
+        only_problem("[class.scheduler]\nttl = \"60s\"\n[class.scheduler.renew]\nevery = \"58s\""),
         "p.toml:4: class.scheduler.renew every 58s: no retry fits before the deadline: usable time is ttl 60s - drift \
          620ms - stop_grace 0ms = 59.38s, but the first renewal is sent at 58s, may take 2s, and the retry, sent by \
-         60.0375s (pause 37.5ms), ends by 62.0375s > 59.38s. To mend it, shorten renew.every to at most 55.342s, or \
+         60.0375s (pause 37.5ms), ends by 62.0375s > 59.38s. To fix it, shorten renew.every to at most 55.342s, or \
          shorten renew.timeout to at most 671ms, or lengthen ttl"
     );
 }
 
 #[test]
-fn what_the_message_proposes_is_accepted_and_a_millisecond_more_is_not() {
+fn the_proposed_value_is_accepted_and_a_millisecond_more_is_not() {
     let with = |every: &str, timeout: &str| {
         let text = format!("[class.scheduler.renew]\nevery = \"{every}\"\ntimeout = \"{timeout}\"");
         problems(&text, "p.toml").len()
@@ -40,51 +40,34 @@ fn what_the_message_proposes_is_accepted_and_a_millisecond_more_is_not() {
 }
 
 #[test]
-fn a_renewal_timeout_that_cannot_fit_is_told_so() {
-    let said = said("[class.quick]\nttl = \"3s\"");
-    assert!(
-        said.starts_with("p.toml:2: class.quick.renew every 1s: no retry fits"),
-        "{said}"
-    );
-    assert!(
-        said.contains("usable time is ttl 3s - drift 50ms - stop_grace 0ms = 2.95s"),
-        "{said}"
-    );
-    assert!(
-        said.ends_with("To mend it, shorten renew.timeout to at most 956ms, or lengthen ttl"),
-        "{said}"
-    );
+fn a_renewal_timeout_that_cannot_fit_is_reported() {
+    let said = only_problem("[class.quick]\nttl = \"3s\"");
+    assert!(said.starts_with("p.toml:2: class.quick.renew every 1s: no retry fits"), "{said}");
+    assert!(said.contains("usable time is ttl 3s - drift 50ms - stop_grace 0ms = 2.95s"), "{said}");
+    assert!(said.ends_with("To fix it, shorten renew.timeout to at most 956ms, or lengthen ttl"), "{said}");
 }
 
 #[test]
-fn a_lock_delay_has_an_end() {
+fn lock_delay_is_bounded() {
     let with = |delay: &str| format!("[class.scheduler.release]\nlock_delay = \"{delay}\"");
     assert_eq!(problems(&with("24h"), "p.toml"), []);
-    let text = said(&with("25h"));
+    let text = only_problem(&with("25h"));
     assert!(
         text.contains("p.toml:2: class.scheduler.release.lock_delay \"25h\"") && text.contains("24h"),
         "{text}"
     );
-    // A class that was built in code is judged alike.
+    // A class built in code is checked alike.
     let mut class = Class::clone(&PolicyBook::builtin().class("scheduler", NOW).unwrap());
     class.release.lock_delay = Duration::from_secs(25 * 3600);
-    assert!(
-        check(&class)
-            .unwrap_err()
-            .to_string()
-            .contains("release.lock_delay")
-    );
+    assert!(check(&class).unwrap_err().to_string().contains("release.lock_delay"));
 }
 
 #[test]
 fn stop_grace_counts_against_the_plan_and_against_the_work() {
-    let tight = said("[class.approval]\nstop_grace = \"4s\"");
-    assert!(
-        tight.contains("usable time is ttl 10s - drift 120ms - stop_grace 4s = 5.88s"),
-        "{tight}"
-    );
+    let tight = only_problem("[class.approval]\nstop_grace = \"4s\"");
+    assert!(tight.contains("usable time is ttl 10s - drift 120ms - stop_grace 4s = 5.88s"), "{tight}");
     assert_eq!(
-        said("[class.approval]\nstop_grace = \"9880ms\""),
+        only_problem("[class.approval]\nstop_grace = \"9880ms\""),
         "p.toml:2: class.approval.stop_grace 9s 880ms: leaves no time to work: ttl 10s - drift 120ms = 9.88s, and \
          stop_grace 9.88s takes all of it. Make stop_grace shorter than 9.88s, or lengthen ttl"
     );
@@ -93,7 +76,7 @@ fn stop_grace_counts_against_the_plan_and_against_the_work() {
 #[test]
 fn drift_of_a_whole_ttl_is_refused() {
     assert_eq!(
-        said("[class.admission]\ndrift = \"10s\""),
+        only_problem("[class.admission]\ndrift = \"10s\""),
         "p.toml:2: class.admission.drift 10s: must be shorter than ttl 10s: clocks that drift apart by a whole TTL \
          prove nothing. Leave drift out for the default of 20ms + 1% of ttl = 120ms"
     );
@@ -102,7 +85,7 @@ fn drift_of_a_whole_ttl_is_refused() {
 #[test]
 fn max_hold_below_the_ttl_is_refused() {
     assert_eq!(
-        said("[class.scheduler]\nmax_hold = \"45s\""),
+        only_problem("[class.scheduler]\nmax_hold = \"45s\""),
         "p.toml:2: class.scheduler.max_hold 45s: must be at least ttl 60s: the hold would be fenced at 45s, and its \
          lease would keep the name shut for 60s - 45s = 15s more. Shorten ttl, or lengthen max_hold"
     );
@@ -110,8 +93,8 @@ fn max_hold_below_the_ttl_is_refused() {
 }
 
 #[test]
-fn no_attempts_are_allowed_only_where_nothing_is_released() {
-    let refused = said("[class.scheduler.release]\nattempts = 0");
+fn zero_release_attempts_need_release_when_expired() {
+    let refused = only_problem("[class.scheduler.release]\nattempts = 0");
     assert!(
         refused.starts_with("p.toml:2: class.scheduler.release.attempts 0: must be at least 1"),
         "{refused}"
@@ -121,16 +104,10 @@ fn no_attempts_are_allowed_only_where_nothing_is_released() {
 
 #[test]
 fn a_class_without_renewals_needs_no_plan() {
-    assert_eq!(
-        problems(
-            "[class.short]\nttl = \"100ms\"\nrenew.every = \"never\"",
-            "p.toml"
-        ),
-        []
-    );
+    assert_eq!(problems("[class.short]\nttl = \"100ms\"\nrenew.every = \"never\"", "p.toml"), []);
 }
 
-/// A class built in code meets the same checks: nothing relies on the file's own bounds.
+/// A class built in code meets the same checks: none relies on the limits of the file parser.
 #[test]
 fn classes_built_in_code_are_checked_too() {
     let good = PolicyBook::builtin().class("scheduler", NOW).unwrap();
@@ -142,67 +119,34 @@ fn classes_built_in_code_are_checked_too() {
     };
     assert_eq!(check(&good), Ok(()));
     refused(|class| class.name = "A".into(), "class");
-    refused(
-        |class| class.drift = Duration::from_secs(60),
-        "class.scheduler.drift",
-    );
-    refused(
-        |class| class.stop_grace = Duration::MAX,
-        "class.scheduler.stop_grace",
-    );
-    refused(
-        |class| class.renew.timeout = Duration::MAX,
-        "class.scheduler.renew",
-    );
-    refused(
-        |class| class.renew.every = Some(Duration::ZERO),
-        "class.scheduler.renew.every",
-    );
-    refused(
-        |class| class.renew.timeout = Duration::ZERO,
-        "class.scheduler.renew.timeout",
-    );
-    refused(
-        |class| class.renew.max_failures = 0,
-        "class.scheduler.renew.max_failures",
-    );
-    refused(
-        |class| class.release.attempts = 0,
-        "class.scheduler.release.attempts",
-    );
-    refused(
-        |class| class.release.timeout = Duration::ZERO,
-        "class.scheduler.release.timeout",
-    );
-    refused(
-        |class| class.acquire.retry = Duration::ZERO,
-        "class.scheduler.acquire.retry",
-    );
-    refused(
-        |class| class.acquire.timeout = Duration::ZERO,
-        "class.scheduler.acquire.timeout",
-    );
-    refused(
-        |class| class.max_hold = Some(Duration::from_secs(59)),
-        "class.scheduler.max_hold",
-    );
+    refused(|class| class.drift = Duration::from_secs(60), "class.scheduler.drift");
+    refused(|class| class.stop_grace = Duration::MAX, "class.scheduler.stop_grace");
+    refused(|class| class.renew.timeout = Duration::MAX, "class.scheduler.renew");
+    refused(|class| class.renew.every = Some(Duration::ZERO), "class.scheduler.renew.every");
+    refused(|class| class.renew.timeout = Duration::ZERO, "class.scheduler.renew.timeout");
+    refused(|class| class.renew.max_failures = 0, "class.scheduler.renew.max_failures");
+    refused(|class| class.release.attempts = 0, "class.scheduler.release.attempts");
+    refused(|class| class.release.timeout = Duration::ZERO, "class.scheduler.release.timeout");
+    refused(|class| class.acquire.retry = Duration::ZERO, "class.scheduler.acquire.retry");
+    refused(|class| class.acquire.timeout = Duration::ZERO, "class.scheduler.acquire.timeout");
+    refused(|class| class.max_hold = Some(Duration::from_secs(59)), "class.scheduler.max_hold");
 }
 
 /// Durations that often land near a limit.
-fn span(max: u64) -> impl Strategy<Value = u64> {
+fn near_limit_millis(max: u64) -> impl Strategy<Value = u64> {
     prop_oneof![1..=max, 1..=max.min(10_000), Just(max)]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever passes leaves time to work and room for one retry; whatever is refused for it does not. The sums
-    /// are made again here in whole nanoseconds, from what was written.
+    /// An accepted class leaves time to work and room for one retry; a class refused for that does
+    /// not. The sums are recomputed here in whole nanoseconds from the policy text.
     #[test]
-    fn what_passes_has_room_for_a_retry(
-        ttl in span(120_000), grace in 0u64..20_000, drift in proptest::option::of(span(5_000)),
-        every in proptest::option::of(span(100_000)), timeout in span(10_000), retry in span(500),
-        max_hold in proptest::option::of(span(200_000)), attempts in 0u32..3, expired: bool,
+    fn accepted_classes_have_room_for_a_retry(
+        ttl in near_limit_millis(120_000), grace in 0u64..20_000, drift in proptest::option::of(near_limit_millis(5_000)),
+        every in proptest::option::of(near_limit_millis(100_000)), timeout in near_limit_millis(10_000), retry in near_limit_millis(500),
+        max_hold in proptest::option::of(near_limit_millis(200_000)), attempts in 0u32..3, expired: bool,
     ) {
         let drift_text = drift.map_or("auto".into(), |drift| format!("{drift}ms"));
         let every_text = every.map_or("never".into(), |every| format!("{every}ms"));
@@ -235,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn durations_read_back(nanos in 0u64..=u64::MAX / 2) {
+    fn durations_round_trip(nanos in 0u64..=u64::MAX / 2) {
         let given = Duration::from_nanos(nanos);
         prop_assert_eq!(duration::parse(&duration::exact(given)), Ok(given));
         prop_assert!(duration::parse(&duration::human(given)).is_ok());
@@ -247,10 +191,10 @@ proptest! {
         let _duration = duration::parse(&text);
         let book = PolicyBook::builtin();
         let _unknown = book.class(&text, NOW);
-        let _set = book.set("scheduler", &text, &text, &text, Duration::from_secs(60), NOW);
+        let _set = book.set_override("scheduler", &text, &text, &text, Duration::from_secs(60), NOW);
     }
 
-    /// Text that is nearly a policy: right keys, strange values.
+    /// Almost valid policy text: correct keys, strange values.
     #[test]
     fn nearly_right_text_never_panics(
         key in prop_oneof![

@@ -1,4 +1,4 @@
-//! What a policy file may say, and what is said about one that cannot be used.
+//! Valid policy files, and the error messages for invalid ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,9 +14,9 @@ fn book(text: &str) -> PolicyBook {
     PolicyBook::from_text(text, "p.toml").unwrap_or_else(|why| panic!("{text}\n{why}"))
 }
 
-/// The only problem of a text.
+/// The only problem of a policy text.
 #[track_caller]
-fn said(text: &str) -> String {
+fn only_problem(text: &str) -> String {
     let found = problems(text, "p.toml");
     assert_eq!(found.len(), 1, "{text}\n{found:#?}");
     assert_eq!(PolicyBook::from_text(text, "p.toml").unwrap_err(), found[0]);
@@ -33,10 +33,7 @@ fn a_built_in_is_overridden_field_by_field() {
     assert_eq!(class.renew.timeout, Duration::from_secs(3));
     assert_eq!(class.release.attempts, 2, "as built in");
     let origins = book.explain("scheduler", NOW).unwrap().origins;
-    let file = |line| Origin::File {
-        path: "p.toml".into(),
-        line,
-    };
+    let file = |line| Origin::File { path: "p.toml".into(), line };
     assert_eq!(origins["ttl"], file(3));
     assert_eq!(origins["renew.timeout"], file(5));
     assert!(matches!(&origins["release.attempts"], Origin::BuiltIn { class } if &**class == "scheduler"));
@@ -45,10 +42,7 @@ fn a_built_in_is_overridden_field_by_field() {
 #[test]
 fn a_new_class_starts_from_the_strictest_legs() {
     let book = book("[class.report]\nttl = \"45s\"\n");
-    let (class, scheduler) = (
-        book.class("report", NOW).unwrap(),
-        book.class("scheduler", NOW).unwrap(),
-    );
+    let (class, scheduler) = (book.class("report", NOW).unwrap(), book.class("scheduler", NOW).unwrap());
     assert_eq!(&*class.name, "report");
     assert_eq!(class.acquire, scheduler.acquire);
     assert_eq!(class.release, scheduler.release);
@@ -64,11 +58,7 @@ fn inheritance_follows_the_file_in_any_order() {
          [class.workflow]\nttl = \"40s\"\n",
     );
     let (a, b) = (book.class("a", NOW).unwrap(), book.class("b", NOW).unwrap());
-    assert_eq!(
-        b.ttl.get(),
-        Duration::from_secs(40),
-        "the file's workflow, not the built-in one"
-    );
+    assert_eq!(b.ttl.get(), Duration::from_secs(40), "the file's workflow, not the built-in one");
     assert_eq!(a.ttl.get(), Duration::from_secs(20));
     assert_eq!(a.mode, Enforcement::Shadow);
     assert_eq!(a.acquire.on_error, OnError::FailOpen);
@@ -77,7 +67,7 @@ fn inheritance_follows_the_file_in_any_order() {
 }
 
 #[test]
-fn every_field_can_be_stated() {
+fn every_field_can_be_set() {
     let book = book(
         r#"
         [class.all]
@@ -105,11 +95,7 @@ fn every_field_can_be_stated() {
     assert_eq!(class.acquire.timeout, Duration::from_secs(1));
     assert_eq!(class.acquire.on_error, OnError::FailOpen);
     assert_eq!(class.acquire.retry_after, Duration::from_secs(15));
-    assert_eq!(
-        class.acquire.on_heal_conflict,
-        OnFailure::Fence,
-        "stated, so it does not follow"
-    );
+    assert_eq!(class.acquire.on_heal_conflict, OnFailure::Fence, "stated, so it does not follow");
     assert_eq!(class.renew.every, Some(Duration::from_secs(9)));
     assert_eq!(class.renew.timeout, Duration::from_secs(1));
     assert_eq!(class.renew.max_failures, 5);
@@ -140,18 +126,12 @@ fn values_are_refused_with_line_path_and_what_is_allowed() {
             "[class.scheduler.acquire]\nwait = \"-1s\"",
             "p.toml:2: class.scheduler.acquire.wait \"-1s\": is negative",
         ),
-        (
-            "[class.scheduler]\nttl = \"99ms\"",
-            "p.toml:2: class.scheduler.ttl \"99ms\": is out of bounds",
-        ),
+        ("[class.scheduler]\nttl = \"99ms\"", "p.toml:2: class.scheduler.ttl \"99ms\": is out of bounds"),
         (
             "[class.reconciler]\npoll = \"20ms\"",
             "class.reconciler.ttl \"40ms\": must come to a time from 100ms to 24h",
         ),
-        (
-            "[class.x]\nttl = \"2*poll\"",
-            "p.toml:2: class.x.ttl \"2*poll\": poll is not stated",
-        ),
+        ("[class.x]\nttl = \"2*poll\"", "p.toml:2: class.x.ttl \"2*poll\": poll is not stated"),
         (
             "[class.scheduler.renew]\nmax_failures = 0",
             "p.toml:2: class.scheduler.renew.max_failures \"0\": is not allowed: must be a whole number from 1 to 1000",
@@ -172,21 +152,15 @@ fn values_are_refused_with_line_path_and_what_is_allowed() {
             "[class.scheduler]\nrenew = \"20s\"",
             "p.toml:2: class.scheduler.renew is not allowed: must be a table: write [class.scheduler.renew]",
         ),
-        (
-            "class = 3",
-            "p.toml:1: class is not allowed: must be tables: write [class.NAME]",
-        ),
+        ("class = 3", "p.toml:1: class is not allowed: must be tables: write [class.NAME]"),
     ] {
-        let said = said(text);
-        assert!(
-            said.contains(expected),
-            "{text}\n  said:     {said}\n  expected: {expected}"
-        );
+        let said = only_problem(text);
+        assert!(said.contains(expected), "{text}\n  said:     {said}\n  expected: {expected}");
     }
 }
 
 #[test]
-fn unknown_keys_are_told_their_nearest() {
+fn unknown_key_errors_suggest_the_nearest_key() {
     for (text, expected) in [
         (
             "[class.scheduler.renew]\nevry = \"20s\"",
@@ -205,10 +179,7 @@ fn unknown_keys_are_told_their_nearest() {
             "[class.scheduler.renew]\nlock_delay = \"2s\"",
             "this key is unknown here: did you mean `release.lock_delay`?",
         ),
-        (
-            "[class.scheduler]\ncolour = \"red\"",
-            "this key is unknown. Known here: ttl, poll,",
-        ),
+        ("[class.scheduler]\ncolour = \"red\"", "this key is unknown. Known here: ttl, poll,"),
         (
             "[classes.scheduler]\nttl = \"1m\"",
             "p.toml:1: classes is not allowed: this key is unknown: did you mean `class`?",
@@ -218,11 +189,8 @@ fn unknown_keys_are_told_their_nearest() {
             "p.toml:2: class.scheduler.renew.every is not allowed",
         ),
     ] {
-        let said = said(text);
-        assert!(
-            said.contains(expected),
-            "{text}\n  said:     {said}\n  expected: {expected}"
-        );
+        let said = only_problem(text);
+        assert!(said.contains(expected), "{text}\n  said:     {said}\n  expected: {expected}");
     }
 }
 
@@ -245,35 +213,20 @@ fn classes_are_refused_with_the_reason() {
             "[class.report]\ninherits = \"schedulr\"",
             "p.toml:2: class.report.inherits \"schedulr\": there is no such class; did you mean `scheduler`?",
         ),
-        (
-            "[class.scheduler]\ninherits = \"scheduler\"",
-            "goes in a circle: scheduler -> scheduler",
-        ),
-        (
-            "[class.x]\ninherits = 3",
-            "p.toml:2: class.x.inherits is not allowed: must be the name of a class",
-        ),
-        (
-            "[class.scheduler]\nttl = \"1m\"\nttl = \"2m\"",
-            "p.toml:3 is not TOML: duplicate key",
-        ),
+        ("[class.scheduler]\ninherits = \"scheduler\"", "goes in a circle: scheduler -> scheduler"),
+        ("[class.x]\ninherits = 3", "p.toml:2: class.x.inherits is not allowed: must be the name of a class"),
+        ("[class.scheduler]\nttl = \"1m\"\nttl = \"2m\"", "p.toml:3 is not TOML: duplicate key"),
         ("[class.scheduler\nttl = \"1m\"", "p.toml:1 is not TOML"),
     ] {
-        let said = said(text);
-        assert!(
-            said.contains(expected),
-            "{text}\n  said:     {said}\n  expected: {expected}"
-        );
+        let said = only_problem(text);
+        assert!(said.contains(expected), "{text}\n  said:     {said}\n  expected: {expected}");
     }
-    let circle = problems(
-        "[class.a]\ninherits = \"b\"\n[class.b]\ninherits = \"a\"",
-        "p.toml",
-    );
+    let circle = problems("[class.a]\ninherits = \"b\"\n[class.b]\ninherits = \"a\"", "p.toml");
     assert!(circle[0].to_string().contains("a -> b -> a"), "{circle:?}");
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let text = "[class.scheduler]\nttl = 60\nmodus = \"shadow\"\n[class.scheduler.renew]\nevery = \"soon\"\n\
                 [class.Bad]\nttl = \"1m\"\n[class.fresh]\nttl = \"60\"\n[class.workflow]\nstop_grace = \"29s\"\n\
                 [class.heir]\ninherits = \"fresh\"\n";
@@ -287,16 +240,9 @@ fn all_problems_are_told_at_once() {
         "p.toml:11: class.workflow.renew every 10s: no retry fits",
     ];
     for expected in expected {
-        assert!(
-            found.iter().any(|said| said.starts_with(expected)),
-            "{expected}\n{found:#?}"
-        );
+        assert!(found.iter().any(|said| said.starts_with(expected)), "{expected}\n{found:#?}");
     }
-    assert_eq!(
-        found.len(),
-        expected.len(),
-        "none twice, none that only follows from another: {found:#?}"
-    );
+    assert_eq!(found.len(), expected.len(), "none twice, none that only follows from another: {found:#?}");
     let one = PolicyBook::from_text(text, "p.toml").unwrap_err().to_string();
     assert!(one.starts_with("p.toml has 6 problems: \n  p.toml:"), "{one}");
     assert_eq!(one.lines().count(), 7);
@@ -313,18 +259,10 @@ fn the_commented_example_can_be_loaded() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_says_why() {
+fn an_unreadable_file_reports_the_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let said = |name: &str| {
-        PolicyBook::from_file(folder.path().join(name))
-            .unwrap_err()
-            .to_string()
-    };
-    assert!(
-        said("none.toml").contains("none.toml cannot be read: No such file"),
-        "{}",
-        said("none.toml")
-    );
+    let said = |name: &str| PolicyBook::from_file(folder.path().join(name)).unwrap_err().to_string();
+    assert!(said("none.toml").contains("none.toml cannot be read: No such file"), "{}", said("none.toml"));
     std::fs::write(folder.path().join("latin.toml"), b"# \xe9").unwrap();
     assert!(said("latin.toml").contains("not UTF-8"));
     std::fs::write(folder.path().join("large.toml"), vec![b'#'; 1024 * 1024 + 1]).unwrap();

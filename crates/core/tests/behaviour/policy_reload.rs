@@ -1,4 +1,4 @@
-//! Following the file: edits, renames, swapped links, bad files, no file.
+//! Reload of the policy file: edits, renames, swapped links, bad files, no file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::Invalid;
+use leasehold_core::InvalidInput;
 use leasehold_core::clock::Moment;
 use leasehold_core::policy::{Change, ChangeKind, FileWatch, PolicyBook};
 
 const NOW: Moment = Moment::from_nanos(7_000_000_000_000);
 const HOUR: Duration = Duration::from_secs(3600);
-const FIRST: &str = "[class.report]\nttl = \"45s\"\n";
+const INITIAL_POLICY: &str = "[class.report]\nttl = \"45s\"\n";
 
-struct Scene {
+struct ReloadFixture {
     _folder: tempfile::TempDir,
     path: PathBuf,
     book: Arc<PolicyBook>,
@@ -23,39 +23,31 @@ struct Scene {
     now: Moment,
 }
 
-impl Scene {
+impl ReloadFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("leasehold.toml");
-        fs::write(&path, FIRST).unwrap();
+        fs::write(&path, INITIAL_POLICY).unwrap();
         Self::at(folder, path)
     }
 
     fn at(folder: tempfile::TempDir, path: PathBuf) -> Self {
         let book = Arc::new(PolicyBook::from_file(&path).unwrap());
         let watch = FileWatch::new(Arc::clone(&book), &path);
-        let mut scene = Self {
-            _folder: folder,
-            path,
-            book,
-            watch,
-            now: NOW,
-        };
-        assert!(scene.look().is_none(), "nothing new at the start");
+        let mut scene = Self { _folder: folder, path, book, watch, now: NOW };
+        assert!(scene.poll_until_noticed().is_none(), "nothing new at the start");
         scene
     }
 
-    /// One look, that much after the last one.
-    fn check_after(&mut self, pause: Duration) -> Option<Result<Vec<Change>, Invalid>> {
+    /// Polls once, this long after the last poll.
+    fn poll_after(&mut self, pause: Duration) -> Option<Result<Vec<Change>, InvalidInput>> {
         self.now = self.now + pause;
-        self.watch.check(self.now)
+        self.watch.poll(self.now)
     }
 
-    /// More looks than it takes to notice anything: what was told, at most once.
-    fn look(&mut self) -> Option<Result<Vec<Change>, Invalid>> {
-        let mut told: Vec<_> = (0..6)
-            .filter_map(|_| self.check_after(Duration::from_secs(1)))
-            .collect();
+    /// Polls often enough to notice any change. Returns the result, which may come at most once.
+    fn poll_until_noticed(&mut self) -> Option<Result<Vec<Change>, InvalidInput>> {
+        let mut told: Vec<_> = (0..6).filter_map(|_| self.poll_after(Duration::from_secs(1))).collect();
         assert!(told.len() <= 1, "told more than once: {told:?}");
         told.pop()
     }
@@ -69,18 +61,18 @@ impl Scene {
     }
 }
 
-fn said(told: Option<Result<Vec<Change>, Invalid>>) -> Vec<String> {
+fn change_texts(told: Option<Result<Vec<Change>, InvalidInput>>) -> Vec<String> {
     told.unwrap().unwrap().iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn an_edit_is_in_force_without_a_restart() {
-    let mut scene = Scene::new();
+    let mut scene = ReloadFixture::new();
     let changes = scene.book.changes();
     scene.write("\n[class.report]\nttl = \"60s\"\n[class.fresh]\nttl = \"20s\"\n");
     let path = scene.path.display().to_string();
     assert_eq!(
-        said(scene.look()),
+        change_texts(scene.poll_until_noticed()),
         [
             format!("class.fresh (added: {path})"),
             format!("class.report.ttl: 45s -> 1m (reloaded: {path}:3)"),
@@ -94,23 +86,23 @@ fn an_edit_is_in_force_without_a_restart() {
 
 #[test]
 fn the_same_length_and_the_same_time_stamp_do_not_hide_an_edit() {
-    let mut scene = Scene::new();
+    let mut scene = ReloadFixture::new();
     let stamp = fs::metadata(&scene.path).unwrap().modified().unwrap();
-    scene.write(&FIRST.replace("45s", "46s"));
+    scene.write(&INITIAL_POLICY.replace("45s", "46s"));
     let file = fs::File::options().write(true).open(&scene.path).unwrap();
     file.set_modified(stamp).unwrap();
     drop(file);
-    assert_eq!(scene.look().unwrap().unwrap().len(), 3);
+    assert_eq!(scene.poll_until_noticed().unwrap().unwrap().len(), 3);
     assert_eq!(scene.ttl(), 46);
 }
 
 #[test]
 fn an_atomic_rename_is_an_edit() {
-    let mut scene = Scene::new();
+    let mut scene = ReloadFixture::new();
     let second = scene.path.with_extension("new");
-    fs::write(&second, FIRST.replace("45s", "50s")).unwrap();
+    fs::write(&second, INITIAL_POLICY.replace("45s", "50s")).unwrap();
     fs::rename(&second, &scene.path).unwrap();
-    assert!(scene.look().unwrap().is_ok());
+    assert!(scene.poll_until_noticed().unwrap().is_ok());
     assert_eq!(scene.ttl(), 50);
 }
 
@@ -119,141 +111,111 @@ fn a_swapped_link_is_an_edit() {
     let folder = tempfile::tempdir().unwrap();
     let link =
         |target: &str, name: &str| std::os::unix::fs::symlink(target, folder.path().join(name)).unwrap();
-    fs::write(folder.path().join("v1.toml"), FIRST).unwrap();
-    fs::write(folder.path().join("v2.toml"), FIRST.replace("45s", "50s")).unwrap();
+    fs::write(folder.path().join("v1.toml"), INITIAL_POLICY).unwrap();
+    fs::write(folder.path().join("v2.toml"), INITIAL_POLICY.replace("45s", "50s")).unwrap();
     link("v1.toml", "leasehold.toml");
     link("v2.toml", "next");
     let path = folder.path().join("leasehold.toml");
-    let mut scene = Scene::at(folder, path);
+    let mut scene = ReloadFixture::at(folder, path);
     fs::rename(scene.path.with_file_name("next"), &scene.path).unwrap();
-    assert!(scene.look().unwrap().is_ok());
+    assert!(scene.poll_until_noticed().unwrap().is_ok());
     assert_eq!(scene.ttl(), 50);
 }
 
 #[test]
-fn a_bad_file_keeps_the_old_policy_and_is_told_once() {
-    let mut scene = Scene::new();
+fn a_bad_file_keeps_the_old_policy_and_is_reported_once() {
+    let mut scene = ReloadFixture::new();
     scene.write("[class.report]\nttl = 45\n");
-    let why = scene.look().unwrap().unwrap_err().to_string();
-    assert!(
-        why.contains("leasehold.toml:2: class.report.ttl \"45\": has no unit"),
-        "{why}"
-    );
-    assert!(
-        why.ends_with("the policy that was loaded last stays in force"),
-        "{why}"
-    );
+    let why = scene.poll_until_noticed().unwrap().unwrap_err().to_string();
+    assert!(why.contains("leasehold.toml:2: class.report.ttl \"45\": has no unit"), "{why}");
+    assert!(why.ends_with("the policy that was loaded last stays in force"), "{why}");
     assert_eq!(scene.ttl(), 45);
-    assert!(scene.look().is_none(), "the same bad file is not told again");
+    assert!(scene.poll_until_noticed().is_none(), "the same bad file is not told again");
 
-    // Other bad content is other news; and so is the good file that was in force all along.
+    // Different bad content is reported anew, and so is the return of the good file that was in
+    // force all along.
     scene.write("[class.report]\nttl = 46\n");
-    assert!(scene.look().unwrap().is_err());
-    scene.write(FIRST);
-    assert_eq!(scene.look(), Some(Ok(Vec::new())), "mended");
-    assert!(scene.look().is_none());
+    assert!(scene.poll_until_noticed().unwrap().is_err());
+    scene.write(INITIAL_POLICY);
+    assert_eq!(scene.poll_until_noticed(), Some(Ok(Vec::new())), "mended");
+    assert!(scene.poll_until_noticed().is_none());
 }
 
 #[test]
-fn a_file_that_is_gone_keeps_the_old_policy_and_is_told_once() {
-    let mut scene = Scene::new();
+fn a_missing_file_keeps_the_old_policy_and_is_reported_once() {
+    let mut scene = ReloadFixture::new();
     fs::remove_file(&scene.path).unwrap();
-    let why = scene.look().unwrap().unwrap_err().to_string();
+    let why = scene.poll_until_noticed().unwrap().unwrap_err().to_string();
     assert!(
         why.contains("leasehold.toml is gone: put it back; the policy that was loaded last stays"),
         "{why}"
     );
-    assert!(scene.look().is_none());
+    assert!(scene.poll_until_noticed().is_none());
     assert_eq!(scene.ttl(), 45);
-    scene.write(&FIRST.replace("45s", "50s"));
-    assert!(scene.look().unwrap().is_ok());
+    scene.write(&INITIAL_POLICY.replace("45s", "50s"));
+    assert!(scene.poll_until_noticed().unwrap().is_ok());
     assert_eq!(scene.ttl(), 50);
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_once() {
-    let mut scene = Scene::new();
+fn an_unreadable_file_is_reported_once() {
+    let mut scene = ReloadFixture::new();
     fs::write(&scene.path, b"# \xff").unwrap();
-    let why = scene.look().unwrap().unwrap_err().to_string();
+    let why = scene.poll_until_noticed().unwrap().unwrap_err().to_string();
     assert!(why.contains("not UTF-8"), "{why}");
-    assert!(scene.look().is_none());
+    assert!(scene.poll_until_noticed().is_none());
 }
 
-/// An editor that truncates and then writes: the moment in between is an empty file, which is a valid one.
+/// An editor truncates, then writes: in between the file is empty, which is a valid policy.
 #[test]
-fn a_file_caught_half_written_does_not_count() {
-    let mut scene = Scene::new();
+fn a_half_written_file_is_ignored() {
+    let mut scene = ReloadFixture::new();
     scene.write("");
-    assert_eq!(scene.check_after(Duration::from_secs(1)), None);
+    assert_eq!(scene.poll_after(Duration::from_secs(1)), None);
     for _ in 0..4 {
-        assert_eq!(
-            scene.check_after(Duration::from_millis(100)),
-            None,
-            "looks in a hurry prove nothing"
-        );
+        assert_eq!(scene.poll_after(Duration::from_millis(100)), None, "looks in a hurry prove nothing");
     }
-    scene.write(&FIRST.replace("45s", "50s"));
-    let told = scene.look().unwrap().unwrap();
-    assert!(
-        told.iter().all(|change| change.kind == ChangeKind::Reloaded),
-        "never removed: {told:?}"
-    );
+    scene.write(&INITIAL_POLICY.replace("45s", "50s"));
+    let told = scene.poll_until_noticed().unwrap().unwrap();
+    assert!(told.iter().all(|change| change.kind == ChangeKind::Reloaded), "never removed: {told:?}");
     assert_eq!(scene.ttl(), 50);
 }
 
 #[test]
 fn overrides_survive_a_reload() {
-    let mut scene = Scene::new();
-    scene
-        .book
-        .set("report", "ttl", "30s", "a test", HOUR, NOW)
-        .unwrap();
+    let mut scene = ReloadFixture::new();
+    scene.book.set_override("report", "ttl", "30s", "a test", HOUR, NOW).unwrap();
     scene.write("[class.report]\nttl = \"60s\"\nmode = \"shadow\"\n");
-    let said = said(scene.look());
+    let said = change_texts(scene.poll_until_noticed());
     assert_eq!(said.len(), 1, "the ttl in force did not change: {said:?}");
     assert!(said[0].contains("mode: enforce -> shadow"));
     assert_eq!(scene.ttl(), 30);
-    assert_eq!(
-        scene.book.class("report", NOW + HOUR).unwrap().ttl.get(),
-        Duration::from_secs(60)
-    );
+    assert_eq!(scene.book.class("report", NOW + HOUR).unwrap().ttl.get(), Duration::from_secs(60));
 }
 
 #[test]
-fn a_file_refused_because_of_an_override_is_tried_again_when_that_is_gone() {
-    let mut scene = Scene::new();
-    scene
-        .book
-        .set("report", "renew.every", "30s", "a test", HOUR, NOW)
-        .unwrap();
+fn a_file_refused_due_to_an_override_is_retried_after_the_override() {
+    let mut scene = ReloadFixture::new();
+    scene.book.set_override("report", "renew.every", "30s", "a test", HOUR, NOW).unwrap();
     scene.write("[class.report]\nttl = \"30s\"\n");
-    let why = scene.look().unwrap().unwrap_err().to_string();
-    assert!(
-        why.contains("no retry fits before the deadline: usable time is ttl 30s"),
-        "{why}"
-    );
+    let why = scene.poll_until_noticed().unwrap().unwrap_err().to_string();
+    assert!(why.contains("no retry fits before the deadline: usable time is ttl 30s"), "{why}");
     assert!(why.starts_with("with the overrides in force, "), "{why}");
     assert_eq!(scene.ttl(), 45);
-    assert!(scene.look().is_none());
-    scene
-        .book
-        .set("report", "mode", "shadow", "another", HOUR, NOW)
-        .unwrap();
-    assert!(scene.look().is_none(), "tried again, but still the same trouble");
-    scene.book.clear("report", "renew.every", NOW).unwrap();
-    assert!(scene.look().unwrap().is_ok());
+    assert!(scene.poll_until_noticed().is_none());
+    scene.book.set_override("report", "mode", "shadow", "another", HOUR, NOW).unwrap();
+    assert!(scene.poll_until_noticed().is_none(), "tried again, but still the same trouble");
+    scene.book.clear_override("report", "renew.every", NOW).unwrap();
+    assert!(scene.poll_until_noticed().unwrap().is_ok());
     assert_eq!(scene.ttl(), 30);
 }
 
 #[test]
-fn a_class_that_is_gone_takes_its_overrides_along() {
-    let mut scene = Scene::new();
-    scene
-        .book
-        .set("report", "ttl", "30s", "a test", HOUR, NOW)
-        .unwrap();
+fn a_removed_class_loses_its_overrides() {
+    let mut scene = ReloadFixture::new();
+    scene.book.set_override("report", "ttl", "30s", "a test", HOUR, NOW).unwrap();
     scene.write("");
-    let told = scene.look().unwrap().unwrap();
+    let told = scene.poll_until_noticed().unwrap().unwrap();
     assert_eq!(told.len(), 1);
     assert_eq!((told[0].kind, &*told[0].class), (ChangeKind::Removed, "report"));
     assert!(scene.book.class("report", NOW).is_err());
@@ -261,7 +223,7 @@ fn a_class_that_is_gone_takes_its_overrides_along() {
 }
 
 #[test]
-fn it_says_what_it_follows() {
-    let scene = Scene::new();
+fn the_file_watch_reports_its_path() {
+    let scene = ReloadFixture::new();
     assert_eq!(scene.watch.path(), Path::new(&scene.path));
 }

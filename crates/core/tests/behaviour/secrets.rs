@@ -1,29 +1,29 @@
-//! O1: no token in the log, at any level, through everything that happens to a hold.
+//! O1: no token in the log at any level, through everything that happens to a hold.
 
-// A log that cannot be kept is a failed test.
+// A log that cannot be captured fails the test.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
-use crate::bed::{Bed, secs};
+use crate::fixture::{Fixture, secs};
 use leasehold_core::rng::SeededRandom;
 use leasehold_core::{Acquired, Holder, Locks};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Keeps every field of every line and span, whatever its level.
+/// Records every field of every event and span, whatever its level.
 #[derive(Clone, Default)]
-struct Everything(Arc<Mutex<String>>);
+struct LogCapture(Arc<Mutex<String>>);
 
-impl Visit for Everything {
+impl Visit for LogCapture {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         writeln!(self.0.lock().unwrap(), "{field}={value:?}").unwrap();
     }
 }
 
-impl Subscriber for Everything {
+impl Subscriber for LogCapture {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -50,13 +50,13 @@ impl Subscriber for Everything {
 
 #[tokio::test(start_paused = true)]
 async fn no_token_is_in_any_log_line() {
-    let log = Everything::default();
+    let log = LogCapture::default();
     let _reading = tracing::subscriber::set_default(log.clone());
-    let bed = Bed::new();
-    // Built here because the bed's own clients do not log.
+    let fixture = Fixture::new();
+    // Built here because the fixture's clients do not log.
     let client = |holder: &str, seed: u64| {
-        Locks::builder(bed.tap.store())
-            .clock(Arc::clone(&bed.clock))
+        Locks::builder(fixture.recorder.store())
+            .clock(Arc::clone(&fixture.clock))
             .random(SeededRandom::shared(seed))
             .holder(Holder::new(holder).unwrap())
             .build()
@@ -64,37 +64,37 @@ async fn no_token_is_in_any_log_line() {
     };
     let (a, b) = (client("a", 1), client("b", 2));
 
-    // Granted, contended, waited for and renewed.
+    // Acquired, contended, waited for and renewed.
     let Ok(Acquired::Held(hold)) = a.class("scheduler").acquire("job:1").await else {
         panic!("not held");
     };
     let busy = b.class("scheduler").acquire("job:1").await;
     assert!(matches!(busy, Ok(Acquired::Busy(_))), "{busy:?}");
-    bed.pass(secs(45)).await;
-    // Released with errors and lost replies, then asked for while nothing answers, undone, fallen back and healed.
-    bed.chaos.release().fail_next(1).lose_reply(2);
+    fixture.advance(secs(45)).await;
+    // Released with errors and lost replies; then acquired during an outage, undone, fallen back and healed.
+    fixture.faults.release().fail_next(1).lose_reply(2);
     hold.release().await;
-    bed.chaos.acquire().lose_reply(1);
+    fixture.faults.acquire().lose_reply(1);
     let local = b.class("workflow").acquire("job:2").await;
-    bed.chaos.acquire().hang(true);
+    fixture.faults.acquire().hang(true);
     let unknown = b.class("scheduler").acquire("job:3").await;
     assert!(unknown.is_err(), "{unknown:?}");
-    bed.chaos.acquire().hang(false);
+    fixture.faults.acquire().hang(false);
     // Renewals fail until the hold is abandoned.
     let Ok(Acquired::Held(lost)) = a.class("scheduler").acquire("job:4").await else {
         panic!("not held");
     };
-    bed.chaos.renew().down(true);
-    bed.lost(&lost).await;
+    fixture.faults.renew().down(true);
+    fixture.wait_for_loss(&lost).await;
     drop((local, lost));
-    bed.pass(secs(90)).await;
+    fixture.advance(secs(90)).await;
 
     let said = log.0.lock().unwrap().clone();
-    // It was read, and the events are in it: what an operator must see, and the rest.
+    // The log was captured and contains the events, warnings and others alike.
     for line in ["store call failed", "event=\"abandoned\"", "event=\"undone\""] {
         assert!(said.contains(line), "no {line}: {said}");
     }
-    let asked = bed.tap.asked();
+    let asked = fixture.recorder.acquires();
     assert!(asked.len() >= 5, "{}", asked.len());
     for ask in asked {
         assert!(!said.contains(ask.token.random()), "{said}");

@@ -1,48 +1,47 @@
-//! One client process: its clock, its breaker, its gate, its acquires and the lives it keeps.
+//! One client process: its clock, breaker, gate, acquires and hold machines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_core::breaker::Breaker;
 use leasehold_core::policy::Class;
-use leasehold_core::rng::SeededRandom;
-use leasehold_core::word::{Fence, Holder};
+use leasehold_core::rng::{SeededRandom, SharedRandom};
+use leasehold_core::types::{Fence, Holder};
 
-use crate::acquiring::Attempt;
+use crate::acquire_driver::SimAcquire;
 use crate::clock::{DriftingClock, Nanos};
-use crate::keeping::Entry;
-use crate::plan::Plan;
+use crate::hold_driver::SimHold;
+use crate::plan::SimPlan;
 
-/// One client.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct SimClient {
     pub(crate) number: usize,
     pub(crate) clock: DriftingClock,
     pub(crate) holder: Holder,
-    pub(crate) random: SeededRandom,
+    pub(crate) random: SharedRandom,
     pub(crate) breaker: Breaker,
     /// The highest fence seen, by name.
     pub(crate) floors: Vec<Option<Fence>>,
-    /// Who is inside, by name: the process-local gate.
+    /// The attempt or hold inside the process-local gate, by name.
     pub(crate) inside: Vec<Option<u64>>,
     pub(crate) classes: Vec<Arc<Class>>,
-    pub(crate) attempts: BTreeMap<u64, Attempt>,
-    pub(crate) entries: BTreeMap<u64, Entry>,
+    pub(crate) attempts: BTreeMap<u64, SimAcquire>,
+    pub(crate) entries: BTreeMap<u64, SimHold>,
     pub(crate) incarnation: u32,
     pub(crate) alive: bool,
     pub(crate) paused_until: Nanos,
-    /// How many acquires ended in a lease.
+    /// The number of acquires that ended in a lease.
     pub(crate) held: u64,
     next: u64,
 }
 
-impl Client {
-    pub(crate) fn new(number: usize, clock: DriftingClock, plan: &Plan, seed: u64) -> Self {
+impl SimClient {
+    pub(crate) fn new(number: usize, clock: DriftingClock, plan: &SimPlan, seed: u64) -> Self {
         Self {
             number,
             clock,
             holder: Holder::new(&format!("client-{number}")).unwrap(),
-            random: SeededRandom::new(seed),
+            random: SeededRandom::shared(seed),
             breaker: Breaker::default(),
             floors: vec![None; plan.names],
             inside: vec![None; plan.names],
@@ -66,7 +65,7 @@ impl Client {
         self.floors[name] = self.floors[name].max(Some(fence));
     }
 
-    /// Everything in the process is gone; its clock, its number and its policy file are not.
+    /// Drops all state of the process except its clock, its number and its policy file.
     pub(crate) fn die(&mut self) {
         self.alive = false;
         self.incarnation += 1;
@@ -78,7 +77,7 @@ impl Client {
     }
 }
 
-/// The class of this name as it is now: it may have changed since an acquire began.
+/// The class of this name as it is now: it may have changed since the acquire began.
 pub(crate) fn in_force<'a>(classes: &'a [Arc<Class>], class: &'a Arc<Class>) -> &'a Arc<Class> {
     classes.iter().find(|now| now.name == class.name).unwrap_or(class)
 }

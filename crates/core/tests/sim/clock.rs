@@ -5,18 +5,15 @@ use leasehold_core::clock::Moment;
 /// True time in nanoseconds since the history began.
 pub(crate) type Nanos = u64;
 
-/// One millisecond of true time.
 pub(crate) const MS: Nanos = 1_000_000;
-/// One second of true time.
 pub(crate) const SEC: Nanos = 1_000 * MS;
-/// Never.
 pub(crate) const NEVER: Nanos = u64::MAX;
 
-/// How far a clock's rate may be from the truth, in millionths. Two such clocks part by at most 1 % and a little, which
-/// the default drift (20 ms and 1 % of the TTL) covers for every TTL used here.
-pub(crate) const MOST_DRIFT: i64 = 4_900;
+/// The greatest rate error of a clock, in millionths. Two such clocks diverge by little more than 1
+/// %, which the default drift (20 ms and 1 % of the TTL) covers for every TTL used here.
+pub(crate) const MAX_DRIFT_PPM: i64 = 4_900;
 
-/// A clock with an origin and a rate of its own.
+/// A clock with its own origin and rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DriftingClock {
     offset: u64,
@@ -29,7 +26,7 @@ impl DriftingClock {
         Self { offset, rate }
     }
 
-    /// What it shows at this true time.
+    /// The reading of this clock at a true time.
     pub(crate) fn read(&self, at: Nanos) -> Moment {
         let skew = i128::from(at) * i128::from(self.rate) / 1_000_000;
         let shown = i128::from(self.offset) + i128::from(at) + skew;
@@ -37,7 +34,7 @@ impl DriftingClock {
     }
 
     /// The first true time at which it shows this moment or a later one.
-    pub(crate) fn when(&self, moment: Moment) -> Nanos {
+    pub(crate) fn true_time_of(&self, moment: Moment) -> Nanos {
         if moment == Moment::FAR {
             return NEVER;
         }
@@ -52,12 +49,12 @@ impl DriftingClock {
 }
 
 #[test]
-fn the_inverse_is_the_first_instant() {
-    for rate in [-MOST_DRIFT, -1, 0, 1, MOST_DRIFT] {
+fn true_time_of_is_the_first_instant_with_that_reading() {
+    for rate in [-MAX_DRIFT_PPM, -1, 0, 1, MAX_DRIFT_PPM] {
         let clock = DriftingClock::new(3_600 * SEC, rate);
         for at in [1, 999, MS, SEC + 7, 500 * SEC + 123_457] {
             let shown = clock.read(at);
-            let back = clock.when(shown);
+            let back = clock.true_time_of(shown);
             assert!(back <= at && clock.read(back) == shown, "{rate} {at} {back}");
             assert!(clock.read(back - 1) < shown || back == 0, "{rate} {at}");
         }

@@ -1,8 +1,8 @@
-//! What happened, as a hash always and as lines when someone will read them.
+//! The history of a run: always as a hash, and as text lines on demand.
 
 use crate::clock::Nanos;
 
-/// FNV-1a over everything that happened: two runs with the same hash are the same run.
+/// FNV-1a over all events: two runs with the same hash are the same run.
 pub(crate) struct History {
     hash: u64,
     keep: bool,
@@ -11,14 +11,10 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new(keep: bool) -> Self {
-        Self {
-            hash: 0xcbf2_9ce4_8422_2325,
-            keep,
-            lines: Vec::new(),
-        }
+        Self { hash: 0xcbf2_9ce4_8422_2325, keep, lines: Vec::new() }
     }
 
-    /// Something happened to `who`; `text` is only made for readers.
+    /// Records an event of `who`; `text` is only called if lines are kept.
     pub(crate) fn note(
         &mut self,
         at: Nanos,
@@ -34,12 +30,7 @@ impl History {
         }
         if self.keep {
             let seconds = at as f64 / 1e9;
-            self.lines.push(format!(
-                "{seconds:>12.6} {}/{:<3} {kind:<8} {}",
-                who.0,
-                who.1,
-                text()
-            ));
+            self.lines.push(format!("{seconds:>12.6} {}/{:<3} {kind:<8} {}", who.0, who.1, text()));
         }
     }
 

@@ -1,30 +1,33 @@
-//! The real machines in a simulated world: `Acquiring`, `Life`, `Breaker` and the reference `Table`, with drifting
-//! clocks, lost, late and repeated messages, pauses, crashes, outages, a store that forgets, and changing policies.
+//! The real code in a simulated world: `AcquireDriver`, `HoldMachine`, `Breaker` and the
+//! reference `LeaseTable`. Clocks drift; messages are lost, late and repeated; clients pause and
+//! crash; the store fails and loses data; policies change.
 //!
-//! The seed is the history. Faults come first, then a healing phase after which everything must be as if nothing had
-//! been. Invariants (I1 to I9, L5) are judged in true time by an oracle that knows nothing of the machines (`court`).
-//! `mistake` puts known mistakes back, and each must be caught.
+//! The seed determines the history. Faults come first, then a healing phase, after which no trace
+//! of them may remain. An oracle (`judge`) judges the invariants (I1 to I9, L5) in true time,
+//! independent of the machines. `mistake` injects known mistakes, and each must be caught.
 //!
-//! `LEASEHOLD_SIM_RUNS` sets the number of histories, `LEASEHOLD_SIM_FROM` the first seed, so that runs add up;
-//! `LEASEHOLD_SIM_SEED` repeats one. Build with `--release` for long runs: it is ten times as fast.
+//! `LEASEHOLD_SIM_RUNS` sets the number of histories, `LEASEHOLD_SIM_FROM` the first seed, so that
+//! runs add up; `LEASEHOLD_SIM_SEED` repeats one. Build with `--release` for long runs: it is ten
+//! times as fast.
 
 // Test code: a panic is how it fails.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod acquiring;
+mod acquire_driver;
 mod client;
 mod clock;
-mod court;
-mod dice;
-mod engine;
+mod driver_port;
 mod faults;
 mod history;
+mod hold_driver;
 mod invariant;
-mod keeping;
+mod judge;
 mod mistake;
 mod network;
 mod plan;
 mod property;
+mod random;
 mod run;
-mod working;
-mod world;
+mod simulation;
+mod store;
+mod work;

@@ -1,20 +1,22 @@
-//! The net must hold: every known mistake, put back, breaks the promise it is about.
+//! Tests of the oracle: every known mistake, injected, must break the promise it is about.
 
-use crate::plan::{Mistake, Plan};
-use crate::run::live;
+use crate::plan::{Mistake, SimPlan};
+use crate::run::run_history;
 
-/// Histories until a mistake must have been caught.
-const MOST: u64 = 3_000;
+/// A mistake must be caught within this many histories.
+const MAX_HISTORIES_PER_MISTAKE: u64 = 3_000;
 
-/// Lives histories with the mistake until the expected promise is broken.
+/// Runs histories with the mistake until the expected promise is broken.
 fn must_break(mistake: Mistake, promise: &str) {
-    let caught = (0..MOST).find(|seed| {
-        let report = live(&Plan::new(*seed, mistake), true, false);
+    let caught = (0..MAX_HISTORIES_PER_MISTAKE).find(|seed| {
+        let report = run_history(&SimPlan::new(*seed, mistake), true, false);
         report.violations.contains_key(promise)
     });
     match caught {
         Some(seed) => println!("{mistake:?} breaks {promise} at seed {seed}"),
-        None => panic!("{mistake:?} did not break {promise} in {MOST} histories: the net has a hole"),
+        None => panic!(
+            "{mistake:?} did not break {promise} in {MAX_HISTORIES_PER_MISTAKE} histories: the net has a hole"
+        ),
     }
 }
 
@@ -74,8 +76,8 @@ fn no_undo_breaks_i6() {
 }
 
 #[test]
-fn a_token_that_is_not_forgotten_breaks_i6() {
-    must_break(Mistake::NoForget, "I6");
+fn a_late_request_without_an_undo_breaks_i6() {
+    must_break(Mistake::NoLateUndo, "I6");
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn no_undo_breaks_i7() {
 
 #[test]
 fn a_second_not_owned_as_a_fault_breaks_i7() {
-    must_break(Mistake::SecondNotOwnedIsAFault, "I7");
+    must_break(Mistake::SecondNotOwnedIsAnError, "I7");
 }
 
 #[test]
@@ -94,13 +96,13 @@ fn cached_validity_breaks_i5() {
 }
 
 #[test]
-fn strikes_without_a_deadline_break_i5() {
-    must_break(Mistake::StrikesOnly, "I5");
+fn failures_without_a_deadline_break_i5() {
+    must_break(Mistake::FailuresOnly, "I5");
 }
 
 #[test]
-fn not_owned_as_a_strike_breaks_i5() {
-    must_break(Mistake::NotOwnedIsAStrike, "I5");
+fn not_owned_as_a_failure_breaks_i5() {
+    must_break(Mistake::NotOwnedIsAFailure, "I5");
 }
 
 #[test]

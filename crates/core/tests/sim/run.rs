@@ -1,45 +1,42 @@
-//! Many histories, all of which must keep every promise, and the same history twice.
+//! Runs many histories that must keep every promise, and repeats histories to compare them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::plan::{Mistake, Plan};
-use crate::world::World;
+use crate::plan::{Mistake, SimPlan};
+use crate::simulation::Simulation;
 
 /// Histories in a plain test run: a few seconds without optimisation.
-const RUNS: u64 = 4_000;
+const DEFAULT_RUNS: u64 = 4_000;
 
-/// What a history came to.
-pub(crate) struct Report {
+/// The result of one history.
+pub(crate) struct HistoryReport {
     pub(crate) violations: BTreeMap<&'static str, String>,
     hash: u64,
     events: u64,
     lines: Vec<String>,
 }
 
-/// Lives one history. `to_the_end` goes on after a violation, to see what else it breaks.
-pub(crate) fn live(plan: &Plan, to_the_end: bool, keep_lines: bool) -> Report {
-    let mut world = World::new(plan.clone(), keep_lines);
+/// Runs one history. `to_the_end` continues after a violation, to find further ones.
+pub(crate) fn run_history(plan: &SimPlan, to_the_end: bool, keep_lines: bool) -> HistoryReport {
+    let mut world = Simulation::new(plan.clone(), keep_lines);
     world.live(to_the_end);
-    Report {
+    HistoryReport {
         hash: world.history.hash(),
         events: world.happened(),
         lines: std::mem::take(&mut world.history.lines),
-        violations: world.court.violations,
+        violations: world.judge.violations,
     }
 }
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
-    )
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }
 
-/// Takes away whatever the failure does not need: faults, clients, names, time.
-fn shrink(plan: &Plan, broken: &str) -> Plan {
-    let fails = |plan: &Plan| live(plan, false, false).violations.contains_key(broken);
+/// Removes everything that the failure does not need: faults, clients, names, time.
+fn shrink(plan: &SimPlan, broken: &str) -> SimPlan {
+    let fails = |plan: &SimPlan| run_history(plan, false, false).violations.contains_key(broken);
     let mut best = plan.clone();
     for fault in 0..best.faults.each().len() {
         let mut less = best.clone();
@@ -71,16 +68,12 @@ fn shrink(plan: &Plan, broken: &str) -> Plan {
     best
 }
 
-/// Everything a reader needs to see the failure again.
-fn explain(plan: &Plan, report: &Report) -> String {
+/// All that a reader needs to reproduce the failure.
+fn explain(plan: &SimPlan, report: &HistoryReport) -> String {
     let mut said = format!("\nseed {} broke {:#?}\n", plan.seed, report.violations);
-    let commit = std::process::Command::new("git")
-        .args(["log", "-1", "--format=%h"])
-        .output();
-    let commit = commit.map_or_else(
-        |_| "unknown".into(),
-        |said| String::from_utf8_lossy(&said.stdout).into_owned(),
-    );
+    let commit = std::process::Command::new("git").args(["log", "-1", "--format=%h"]).output();
+    let commit =
+        commit.map_or_else(|_| "unknown".into(), |said| String::from_utf8_lossy(&said.stdout).into_owned());
     let _ = writeln!(said, "commit {}", commit.trim());
     let _ = writeln!(
         said,
@@ -89,7 +82,7 @@ fn explain(plan: &Plan, report: &Report) -> String {
     );
     let broken = report.violations.keys().next().copied().unwrap_or("L5");
     let small = shrink(plan, broken);
-    let again = live(&small, false, true);
+    let again = run_history(&small, false, true);
     let _ = writeln!(said, "shrunk to {small:#?}\n");
     let from = again.lines.len().saturating_sub(400);
     for line in &again.lines[from..] {
@@ -103,19 +96,18 @@ fn explain(plan: &Plan, report: &Report) -> String {
 fn the_promises_hold() {
     let (first, runs) = match number("LEASEHOLD_SIM_SEED") {
         Some(seed) => (seed, 1),
-        None => (
-            number("LEASEHOLD_SIM_FROM").unwrap_or(0),
-            number("LEASEHOLD_SIM_RUNS").unwrap_or(RUNS),
-        ),
+        None => {
+            (number("LEASEHOLD_SIM_FROM").unwrap_or(0), number("LEASEHOLD_SIM_RUNS").unwrap_or(DEFAULT_RUNS))
+        }
     };
-    // Two threads: the histories are independent, and more would only take turns on a small machine.
+    // Two threads: the histories are independent, and a small machine gains nothing from more.
     let events: u64 = std::thread::scope(|scope| {
         let half = |part: u64| {
             scope.spawn(move || {
                 let mut events = 0;
                 for seed in (first..first + runs).filter(|seed| seed % 2 == part) {
-                    let plan = Plan::new(seed, Mistake::Nothing);
-                    let report = live(&plan, false, false);
+                    let plan = SimPlan::new(seed, Mistake::Nothing);
+                    let report = run_history(&plan, false, false);
                     assert!(report.violations.is_empty(), "{}", explain(&plan, &report));
                     events += report.events;
                 }
@@ -127,21 +119,21 @@ fn the_promises_hold() {
     println!("{runs} histories, {events} events");
 }
 
-/// Seeds that once broke a promise, each with the mistake that they showed.
-const MENDED: &[u64] = &[
-    // I6: an ask that came late extended the lease of a hold that was over.
+/// Seeds that once broke a promise, each with the defect that they showed.
+const REGRESSION_SEEDS: &[u64] = &[
+    // I6: a late acquire request extended the lease of a hold that was over.
     21_688, 42_975,
-    // I7: *kept* was said while a renewal was on its way, which then prolonged the lease.
+    // I7: *kept* was reported while a renewal was in flight, which then extended the lease.
     1_005_294, 1_273_722,
-    // I5: a hold lived by the class that was in force when its acquire began.
+    // I5: a hold used the class in force at the start of its acquire, not at its grant.
     6_281,
 ];
 
 #[test]
-fn what_was_mended_stays_mended() {
-    for seed in MENDED {
-        let plan = Plan::new(*seed, Mistake::Nothing);
-        let report = live(&plan, false, false);
+fn fixed_seeds_stay_clean() {
+    for seed in REGRESSION_SEEDS {
+        let plan = SimPlan::new(*seed, Mistake::Nothing);
+        let report = run_history(&plan, false, false);
         assert!(report.violations.is_empty(), "{}", explain(&plan, &report));
     }
 }
@@ -152,8 +144,8 @@ fn the_seed_is_the_history() {
     let runs = number("LEASEHOLD_SIM_RUNS").unwrap_or(200);
     let mut events = 0;
     for seed in first..first + runs {
-        let plan = Plan::new(seed, Mistake::Nothing);
-        let (first, second) = (live(&plan, true, false), live(&plan, true, true));
+        let plan = SimPlan::new(seed, Mistake::Nothing);
+        let (first, second) = (run_history(&plan, true, false), run_history(&plan, true, true));
         assert_eq!(
             (first.hash, first.events),
             (second.hash, second.events),
@@ -161,22 +153,22 @@ fn the_seed_is_the_history() {
         );
         events += first.events;
     }
-    println!("{runs} histories lived twice, {events} events, all the same");
+    println!("{runs} histories ran twice, {events} events, all the same");
 }
 
-/// A failure is handed back as something that can be read.
+/// A failure is reported as a short, readable history.
 #[test]
 fn a_mistake_is_shrunk_to_a_short_history() {
     let broken = "I4";
     let plan = (0..)
-        .map(|seed| Plan::new(seed, Mistake::ReleaseWithoutComparing))
-        .find(|plan| live(plan, false, false).violations.contains_key(broken))
+        .map(|seed| SimPlan::new(seed, Mistake::ReleaseWithoutComparing))
+        .find(|plan| run_history(plan, false, false).violations.contains_key(broken))
         .unwrap();
     let small = shrink(&plan, broken);
-    let after = live(&small, false, true);
+    let after = run_history(&small, false, true);
     assert!(after.violations.contains_key(broken));
     assert!(small.clients <= 2 && small.names == 1, "{small:#?}");
-    let kinds = |mut plan: Plan| plan.faults.each().iter().filter(|odds| ***odds > 0).count();
+    let kinds = |mut plan: SimPlan| plan.faults.each().iter().filter(|odds| ***odds > 0).count();
     assert!(kinds(small.clone()) < kinds(plan.clone()), "{small:#?}");
     assert!(after.lines.len() <= 60, "{} lines are left", after.lines.len());
 }

@@ -1,8 +1,8 @@
-//! Which faults there are.
+//! The list of random faults.
 
 use crate::fleet::StoreKind;
 
-/// One fault.
+/// A fault that a short drill or a soak can inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Fault {
@@ -10,56 +10,56 @@ pub enum Fault {
     Kill,
     /// kill -9 of every worker.
     KillAll,
-    /// A worker at work is stopped for longer than its TTL, and goes on.
+    /// A working worker is paused for longer than its TTL.
     Pause,
-    /// Every worker is stopped for longer than a TTL, and goes on.
+    /// Every worker is paused for longer than a TTL.
     PauseAll,
-    /// Nobody is answered.
+    /// The store answers no client.
     Outage,
-    /// A worker's wall clock jumps by an hour, either way.
+    /// The workers' wall clocks jump by an hour, ahead or back.
     ClientClock,
     /// Every connection is reset.
     Reset,
-    /// Connections stay open and nothing passes, in either direction.
+    /// Connections stay open, and no data passes in either direction.
     BlackHole,
-    /// Requests are held back, and arrive when everybody has given them up.
+    /// Requests are held back, and arrive after their clients have timed out.
     LateRequests,
-    /// Commands are executed, their answers are lost.
+    /// The server executes commands, and their replies are lost.
     LostReplies,
-    /// Commands reach the server twice.
+    /// The server receives commands twice.
     Repeat,
-    /// Every message is slow.
+    /// Every reply is delayed.
     Latency,
-    /// Messages come in small pieces.
+    /// Replies arrive in small pieces.
     Slices,
-    /// Connections end after some bytes.
+    /// Connections are closed after a number of bytes.
     LimitData,
-    /// The server forgets its scripts, again and again.
+    /// The server's script cache is flushed repeatedly.
     ScriptFlush,
-    /// The server forgets everything.
+    /// All keys of the server are deleted.
     Flush,
-    /// The server is killed with -9 and comes back empty.
+    /// The server is killed with SIGKILL and restarts empty.
     Restart,
-    /// The server is stopped, and goes on.
+    /// The server is paused and resumed.
     Freeze,
-    /// The server takes no more connections and closes those there are.
+    /// The server accepts no more connections and closes the open ones.
     ConnectionLimit,
     /// The server closes all connections.
     ClientKill,
-    /// The server's wall clock jumps ahead by a minute: its leases are gone.
+    /// The server's wall clock jumps ahead by a minute, so its leases expire.
     ServerAhead,
     /// The server's wall clock is set back by a second.
     ServerBack,
-    /// Somebody rewrites the whole file.
+    /// Another connection rewrites the whole SQLite file.
     Vacuum,
-    /// Somebody moves the journal into the file, again and again.
+    /// Another connection checkpoints the SQLite journal repeatedly.
     Checkpoint,
-    /// Somebody reads and does not end.
+    /// Another connection keeps a read transaction open.
     Reader,
 }
 
 impl Fault {
-    /// Every one of them.
+    /// All faults, in the order that seeds refer to.
     pub const ALL: &'static [Self] = &[
         Self::Kill,
         Self::KillAll,
@@ -88,9 +88,9 @@ impl Fault {
         Self::Reader,
     ];
 
-    /// The word for it.
+    /// Its name in reports.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Kill => "kill",
             Self::KillAll => "kill-all",
@@ -120,15 +120,15 @@ impl Fault {
         }
     }
 
-    /// What is done, in plain words.
+    /// A short description for the history.
     #[must_use]
-    pub const fn about(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Kill => "kill -9 of a worker at work",
             Self::KillAll => "kill -9 of every worker",
             Self::Pause => "a worker at work is stopped past its TTL",
             Self::PauseAll => "every worker is stopped past its TTL",
-            Self::Outage => "nobody is answered",
+            Self::Outage => "the store answers no client",
             Self::ClientClock => "the workers' wall clocks jump by an hour",
             Self::Reset => "every connection is reset",
             Self::BlackHole => "nothing passes, and no connection ends",
@@ -152,9 +152,9 @@ impl Fault {
         }
     }
 
-    /// Whether this store can have it.
+    /// Whether it can be injected on this store.
     #[must_use]
-    pub const fn on(self, store: StoreKind) -> bool {
+    pub const fn applies_to(self, store: StoreKind) -> bool {
         match self {
             Self::Kill | Self::KillAll | Self::Pause | Self::PauseAll | Self::Outage | Self::ClientClock => {
                 true
@@ -164,15 +164,16 @@ impl Fault {
         }
     }
 
-    /// Whether it sets a clock, which needs libfaketime.
+    /// Whether it changes a wall clock, which needs libfaketime.
     #[must_use]
-    pub const fn skews(self) -> bool {
+    pub const fn needs_fake_clock(self) -> bool {
         matches!(self, Self::ClientClock | Self::ServerAhead | Self::ServerBack)
     }
 
-    /// The store loses leases that it had granted.
+    /// Whether the store loses leases that it has granted.
     #[must_use]
-    pub const fn forgets(self) -> bool {
+    pub const fn loses_leases(self) -> bool {
+        // `ServerAhead` too: Redis expires keys by its wall clock.
         matches!(self, Self::Flush | Self::Restart | Self::ServerAhead)
     }
 }
@@ -182,16 +183,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_has_a_store_and_a_word_of_its_own() {
-        let mut words: Vec<_> = Fault::ALL.iter().map(|fault| fault.word()).collect();
+    fn every_fault_has_a_store_and_a_unique_name() {
+        let mut words: Vec<_> = Fault::ALL.iter().map(|fault| fault.as_str()).collect();
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), Fault::ALL.len());
         for fault in Fault::ALL {
-            assert!(
-                fault.on(StoreKind::Sqlite) || fault.on(StoreKind::Redis),
-                "{fault:?}"
-            );
+            assert!(fault.applies_to(StoreKind::Sqlite) || fault.applies_to(StoreKind::Redis), "{fault:?}");
         }
     }
 }

@@ -1,34 +1,36 @@
-//! Faults by the hundred, chosen by seed: what the drills do once and carefully, done often and at any moment.
+//! Random faults chosen by seed: hundreds of short drills, and soaks of hours.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `fault` | which faults there are, on which stores |
-//! | `strike` | how each of them is done and undone |
-//! | `fleet` | workers that come back when they are killed, and whose turn it is to be hit |
-//! | `micro` | one short drill: a store and two workers of its own, one fault, a verdict |
-//! | `many` | so many of them, several at a time |
-//! | `growth` | fences grow from window to window |
-//! | `soak` | one fleet for as long as wished, a fault every few seconds, judged window by window |
+//! | `fault` | the list of faults, and the stores they apply to |
+//! | `inject` | injects and repairs each fault |
+//! | `worker_pool` | workers that are restarted after a kill, and the choice of a victim |
+//! | `short_drill` | one short drill: its own store, two workers, one fault, a verdict |
+//! | `batch` | many short drills, several at a time |
+//! | `fence_growth` | checks that fences grow from window to window of a soak |
+//! | `soak` | one store for a long time, a fault every few seconds, judged window by window |
 //!
-//! The same seed chooses the same store, class, fault and delays. What the machine makes of it is real and differs from
-//! run to run; a violation keeps its history, which is what can be judged again.
+//! The same seed chooses the same store, class, fault and delays. Timing on the host is real and
+//! differs from run to run, so a seed does not reproduce a violation. The history of a violation is
+//! kept and can be judged again.
 
+mod batch;
 mod fault;
-mod fleet;
-mod growth;
-mod many;
-mod micro;
+mod fence_growth;
+mod inject;
+mod short_drill;
 mod soak;
-mod strike;
+mod worker_pool;
 
+pub use batch::{BatchTotals, run_batch};
 pub use fault::Fault;
-pub use many::{Sums, many};
-pub use micro::{Micro, micro};
-pub use soak::{Plan, Soak, Window, soak};
+pub use short_drill::{ShortDrillResult, run_short_drill};
+pub use soak::{SoakPlan, SoakTotals, SoakWindow, run_soak};
 
 use std::time::Duration;
 
-/// The classes of the short drills: the built-in ones' rules with the shortest times that a busy host can keep.
+/// The policies of the short drills: the rules of the built-in classes, with the shortest times
+/// that a busy host can keep.
 pub const POLICIES: &str = r#"
 [class.scheduler]
 ttl = "800ms"
@@ -52,14 +54,8 @@ renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
 release = { attempts = 1, timeout = "150ms" }
 "#;
 
-/// The time to live of these classes.
-const TTL: Duration = Duration::from_millis(800);
+// The `ttl` of every class in `POLICIES`.
+const CHAOS_TTL: Duration = Duration::from_millis(800);
 
-/// The classes that are drawn from: the strict ones more often.
-const CLASSES: &[&str] = &[
-    "scheduler",
-    "scheduler",
-    "workflow-critical",
-    "approval",
-    "workflow",
-];
+// Strict classes are drawn more often than `workflow`, which may work without a lease.
+const DRAWN_CLASSES: &[&str] = &["scheduler", "scheduler", "workflow-critical", "approval", "workflow"];

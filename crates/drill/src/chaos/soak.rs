@@ -1,76 +1,81 @@
-//! One fleet for as long as wished, a fault every few seconds.
+//! A soak: one store and its workers for a long time, with a fault every few seconds.
 //!
-//! A run of days must not keep its whole history. It goes from window to window: at the end of each, the workers end in order,
-//! what is left is read, and the window is judged and forgotten. The store, its counters and the ledger live on, and so
-//! does what must hold across windows: the greatest fence of each name, and the last rows of the ledger.
+//! A run of days cannot keep its whole history, so it is split into windows. At the end of a window
+//! the workers end, the remaining leases are read, the window is judged, and its history is
+//! dropped. The store, its fence counters and the target live on. So does what promises across
+//! windows need: the highest fence of each name, and the target's last rows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock};
-use leasehold_core::rng::SeededRandom;
 use serde::Serialize;
 
 use super::fault::Fault;
-use super::fleet::{Fleet, pick};
-use super::growth::grows;
-use super::micro::{busy, heals, unruly, verdict};
-use super::strike::strike;
-use super::{POLICIES, TTL};
-use crate::fleet::{Error, Ledger, Program, Skew, Stage, StoreKind};
+use super::fence_growth::check_fence_growth;
+use super::inject::inject_fault;
+use super::short_drill::{check_history, report_unclean_exits, too_slow_error, wait_for_recovery};
+use super::worker_pool::{WorkerPool, pick_random};
+use super::{CHAOS_TTL, POLICIES};
+use crate::fleet::{Error, FakeWallClock, FencedTarget, StoreKind, Testbed, WorkerProgram};
 use crate::history::History;
-use crate::scenario::scene::Scene;
-use crate::scenario::{Measures, Options, SLACK};
+use crate::random::SeededRandom;
+use crate::scenario::context::ScenarioContext;
+use crate::scenario::{DrillOptions, HOST_SLACK, Measures};
 
-/// So many windows in a row may fail to be run before it is given up.
-const MOST_IN_VAIN: u32 = 2;
+// A single failed window may be bad luck. More in a row mean that the host or the store cannot run
+// the soak.
+const MAX_FAILED_WINDOWS: u32 = 2;
 
-/// What is asked for.
+/// The parameters of a soak.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    /// On which store.
+pub struct SoakPlan {
+    /// The store to run on.
     pub store: StoreKind,
-    /// For how long.
-    pub lasts: Duration,
-    /// From the begin of one fault to the begin of the next; longer ones make the next one late.
-    pub every: Duration,
-    /// How much is judged at a time.
-    pub window: Duration,
-    /// What chooses the faults.
+    /// Duration of the soak.
+    pub duration: Duration,
+    /// Interval from the start of one fault to the start of the next. A fault that takes longer
+    /// delays the next one.
+    pub fault_interval: Duration,
+    /// Length of one window.
+    pub window_length: Duration,
+    /// Seed that chooses the faults.
     pub seed: u64,
 }
 
-/// A part of the run, judged.
+/// One judged window of a soak.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Window {
-    /// Counted from 1.
+pub struct SoakWindow {
+    /// Number of the window, counted from 1.
     pub number: u64,
-    /// What was done in it, in order.
+    /// The injected faults, in order.
     pub faults: Vec<Fault>,
-    /// Why it is not clean; empty if it is.
+    /// The broken promises; empty if the window is clean.
     pub broken: Vec<String>,
-    /// The machine stood still in it, and only time was broken; or it could not be run: why.
+    /// Why the window proves nothing: the host was too slow and only time limits were broken, or it
+    /// could not be run.
     pub disturbed: Option<String>,
-    /// Numbers.
+    /// Counts and times from the history.
     pub measures: Measures,
-    /// How many lines were judged.
+    /// Number of judged records.
     pub records: u64,
-    /// Every line.
+    /// The full history of the window.
     pub history: History,
 }
 
-impl Window {
-    /// What was found broken counts, whether the window came to its end or not; only where the machine stood still and
-    /// nothing but time was broken, or where there is an error and nothing is broken, it says nothing.
-    fn judged(
+impl SoakWindow {
+    /// Builds the result. Broken promises count even if the window ended with an error. The window
+    /// is disturbed in two cases: the host was too slow and only time limits were broken, or there
+    /// was an error and no broken promise.
+    fn from_results(
         number: u64,
         (faults, mut broken): (Vec<Fault>, Vec<String>),
         (measures, history): (Measures, History),
         stood_still: Duration,
         error: Option<&Error>,
     ) -> Self {
-        let late = busy(stood_still, &broken).map(|late| late.to_string());
+        let late = too_slow_error(stood_still, &broken).map(|late| late.to_string());
         let cut_short = error.filter(|_| broken.is_empty()).map(ToString::to_string);
         let disturbed = late.or(cut_short);
         if disturbed.is_some() {
@@ -88,58 +93,56 @@ impl Window {
     }
 }
 
-/// What the windows add up to.
+/// The totals of all windows.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
-pub struct Soak {
-    /// How long it took.
+pub struct SoakTotals {
+    /// Duration in seconds.
     pub took_s: f64,
-    /// Windows judged.
+    /// Number of judged windows.
     pub windows: u64,
-    /// Windows in which the machine itself stood still and only time was broken, or which could not be run to their end:
-    /// they say nothing about time.
+    /// Windows that prove nothing about time: the host was too slow and only time limits were
+    /// broken, or the window could not be completed.
     pub disturbed: u64,
-    /// Faults by name.
+    /// Number of faults by name.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Lines judged.
+    /// Number of judged records.
     pub records: u64,
-    /// Leases granted.
+    /// Number of leases granted.
     pub grants: u64,
-    /// Holds that were fenced.
+    /// Number of holds that were fenced.
     pub fenced: u64,
-    /// Writes that the target applied.
+    /// Number of writes that the target applied.
     pub applied: u64,
-    /// Stale writes that it refused.
+    /// Number of stale writes that the target refused.
     pub refused: u64,
-    /// What was broken, by window; the first hundred.
+    /// The first hundred broken promises, each with its window's number.
     pub violations: Vec<(u64, String)>,
-    /// Why it was given up before its time, if it was.
+    /// Why the soak ended early, if it did.
     pub given_up: Option<String>,
 }
 
-impl Soak {
-    /// Why this says too little to be called clean: it was given up, or too many windows were disturbed. One may be, or a tenth of
-    /// many; never all.
+impl SoakTotals {
+    /// Why the result is too weak to be called clean, if it is: the soak ended early, or too many
+    /// windows were disturbed.
     #[must_use]
     pub fn inconclusive(&self) -> Option<String> {
         if let Some(why) = &self.given_up {
             return Some(format!("it was given up after {} windows: {why}", self.windows));
         }
+        // One disturbed window, or a tenth of many, is normal on a shared host. All of them would
+        // prove nothing.
         let most = (self.windows / 10).max(1);
         let judged = self.windows.saturating_sub(self.disturbed);
-        (self.disturbed > most || judged == 0).then(|| {
-            format!(
-                "{} of {} windows were disturbed and say nothing",
-                self.disturbed, self.windows
-            )
-        })
+        (self.disturbed > most || judged == 0)
+            .then(|| format!("{} of {} windows were disturbed and say nothing", self.disturbed, self.windows))
     }
 
-    fn add(&mut self, window: &Window) {
+    fn add(&mut self, window: &SoakWindow) {
         self.windows += 1;
         self.disturbed += u64::from(window.disturbed.is_some());
         for fault in &window.faults {
-            *self.faults.entry(fault.word()).or_default() += 1;
+            *self.faults.entry(fault.as_str()).or_default() += 1;
         }
         self.records += window.records;
         self.grants += window.measures.grants;
@@ -154,24 +157,29 @@ impl Soak {
     }
 }
 
-/// Runs it; `judged` hears of each window. Dropping the future ends everything.
+/// Runs a soak and calls `judged` for each window. Dropping the future ends all processes.
 ///
 /// # Errors
-/// It could not be run: this says nothing about the store.
-pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)) -> Result<Soak, Error> {
-    let skews = Skew::possible();
+/// The soak could not be started. That is no verdict on the store.
+pub async fn run_soak(
+    plan: SoakPlan,
+    program: &WorkerProgram,
+    mut judged: impl FnMut(&SoakWindow),
+) -> Result<SoakTotals, Error> {
+    // Without libfaketime the clock faults are left out; all others still run.
+    let skews = FakeWallClock::is_available();
     let skewed = skews && plan.store == StoreKind::Redis;
     let random = SeededRandom::new(plan.seed);
-    let (mut scene, mut clock) = begin(&plan, program, skewed, skews).await?;
-    let (started, mut sums) = (BootClock.now(), Soak::default());
+    let (mut scene, mut clock) = open_context(&plan, program, skewed, skews).await?;
+    let (started, mut sums) = (BootClock.now(), SoakTotals::default());
     let (mut fences, mut in_vain) = (BTreeMap::new(), 0);
-    while BootClock.now().since(started) < plan.lasts {
+    while BootClock.now().since(started) < plan.duration {
         let number = sums.windows + 1;
-        let left = plan.lasts.saturating_sub(BootClock.now().since(started));
+        let left = plan.duration.saturating_sub(BootClock.now().since(started));
         let mut found = (Vec::new(), Vec::new());
-        let ran = window(
+        let ran = run_window(
             &plan,
-            (number, plan.window.min(left)),
+            (number, plan.window_length.min(left)),
             &mut scene,
             clock.as_ref(),
             &random,
@@ -180,33 +188,36 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
         .await;
         let (faults, mut broken) = found;
         let error = ran.err();
+        // The workers may still run after an error. End them, and judge what the window has shown.
         if error.is_some() {
-            unruly(&scene.wind_up(TTL + SLACK).await, &mut broken);
+            report_unclean_exits(&scene.end_after_error(CHAOS_TTL + HOST_SLACK).await, &mut broken);
         }
-        let history = scene.tape.take();
-        let measures = verdict(&history, &mut broken);
-        grows(&history, &mut fences, &mut broken);
-        let window = Window::judged(
+        let history = scene.history.take();
+        let measures = check_history(&history, &mut broken);
+        check_fence_growth(&history, &mut fences, &mut broken);
+        let window = SoakWindow::from_results(
             number,
             (faults, broken),
             (measures, history),
-            scene.pulse.take(),
+            scene.load_probe.take_worst_delay(),
             error.as_ref(),
         );
         sums.add(&window);
         judged(&window);
         let error = match error {
-            None => Ledger::open(&scene.stage.ledger())
-                .and_then(|ledger| ledger.forget())
+            // Later windows need only the last rows. Without this the file would grow for days.
+            None => FencedTarget::open(&scene.testbed.target_path())
+                .and_then(|ledger| ledger.drop_old_rows())
                 .err(),
             error => error,
         };
-        match Then::after(error, &mut in_vain) {
-            Then::Next => {}
-            Then::Anew => {
-                scene.strike().await;
+        match AfterWindow::decide(error, &mut in_vain) {
+            AfterWindow::Next => {}
+            AfterWindow::NewStore => {
+                scene.discard().await;
+                // A new store starts its fence counters again.
                 fences.clear();
-                (scene, clock) = match begin(&plan, program, skewed, skews).await {
+                (scene, clock) = match open_context(&plan, program, skewed, skews).await {
                     Ok(begun) => begun,
                     Err(error) => {
                         sums.given_up = Some(error.to_string());
@@ -215,139 +226,127 @@ pub async fn soak(plan: Plan, program: &Program, mut judged: impl FnMut(&Window)
                     }
                 };
             }
-            // What the windows before have shown is told all the same.
-            Then::GiveUp(error) => {
+            // The results of the earlier windows are returned in any case.
+            AfterWindow::GiveUp(error) => {
                 sums.given_up = Some(error.to_string());
                 break;
             }
         }
     }
     sums.took_s = BootClock.now().since(started).as_secs_f64();
-    scene.strike().await;
+    scene.discard().await;
     Ok(sums)
 }
 
-/// What follows a window.
+/// What to do after a window.
 #[derive(Debug)]
-enum Then {
-    /// The next one.
+enum AfterWindow {
+    /// Run the next window.
     Next,
-    /// The next one, on a store of its own: nobody knows what was done to this one and what not.
-    Anew,
-    /// Nothing.
+    /// Run the next window on a new store: after an error the state of the old one is unknown.
+    NewStore,
+    /// End the soak.
     GiveUp(Error),
 }
 
-impl Then {
-    fn after(error: Option<Error>, in_vain: &mut u32) -> Self {
+impl AfterWindow {
+    fn decide(error: Option<Error>, in_vain: &mut u32) -> Self {
         match error {
             None => {
                 *in_vain = 0;
                 Self::Next
             }
-            Some(Error::Waited(_) | Error::Store(_) | Error::Fault(_)) if *in_vain < MOST_IN_VAIN => {
+            Some(Error::WaitTimedOut(_) | Error::Store(_) | Error::Fault(_))
+                if *in_vain < MAX_FAILED_WINDOWS =>
+            {
                 *in_vain += 1;
-                Self::Anew
+                Self::NewStore
             }
             Some(error) => Self::GiveUp(error),
         }
     }
 }
 
-/// A store and a clock for the workers.
-async fn begin(
-    plan: &Plan,
-    program: &Program,
+/// Creates a testbed, and a fake clock for the workers.
+async fn open_context(
+    plan: &SoakPlan,
+    program: &WorkerProgram,
     skewed: bool,
     skews: bool,
-) -> Result<(Scene, Option<Skew>), Error> {
-    let stage = Stage::build(plan.store, None, POLICIES, program, skewed).await?;
-    let scene = Scene::on(stage, program, Options::default())?;
-    let clock = skews.then(|| Skew::new(scene.stage.folder(), "client-clock"));
+) -> Result<(ScenarioContext, Option<FakeWallClock>), Error> {
+    let stage = Testbed::build(plan.store, None, POLICIES, program, skewed).await?;
+    let scene = ScenarioContext::with_testbed(stage, program, DrillOptions::default())?;
+    let clock = skews.then(|| FakeWallClock::new(scene.testbed.folder(), "client-clock"));
     Ok((scene, clock.transpose()?))
 }
 
-/// Three workers with two clients each on two names, a fault every now and then, and an orderly end. What was done and what
-/// was found broken is there even if it ends with an error.
-async fn window(
-    plan: &Plan,
+/// Runs one window: three workers with two clients each on two names, faults at the planned
+/// interval, and an orderly end. The injected faults and broken promises are passed out by
+/// reference, so they survive an error.
+async fn run_window(
+    plan: &SoakPlan,
     (number, lasts): (u64, Duration),
-    scene: &mut Scene,
-    clock: Option<&Skew>,
+    scene: &mut ScenarioContext,
+    clock: Option<&FakeWallClock>,
     random: &SeededRandom,
     (faults, broken): &mut (Vec<Fault>, Vec<String>),
 ) -> Result<(), Error> {
     let possible: Vec<Fault> = Fault::ALL
         .iter()
         .copied()
-        .filter(|fault| fault.on(plan.store) && (clock.is_some() || !fault.skews()))
+        .filter(|fault| fault.applies_to(plan.store) && (clock.is_some() || !fault.needs_fake_clock()))
         .collect();
-    // Names of clients are never used again: rows of the ledger and lines of the history stay apart.
-    let mut fleet = Fleet::new(scene, &format!("w{number}-"), 3, 2, &["job:1", "job:2"], random);
+    // Client names contain the window's number: rows in the target and records of two windows must
+    // not mix.
+    let mut fleet = WorkerPool::new(scene, &format!("w{number}-"), 3, 2, &["job:1", "job:2"], random);
     fleet.clock = clock.cloned();
     let end = BootClock.now() + lasts;
-    fleet.fill(scene).await?;
+    fleet.start_missing(scene).await?;
     while BootClock.now() < end {
-        let next = (BootClock.now() + plan.every).min(end);
-        let fault = pick(&possible, random).copied().unwrap_or(Fault::Kill);
-        strike(fault, scene, &mut fleet, random).await?;
+        let next = (BootClock.now() + plan.fault_interval).min(end);
+        let fault = pick_random(&possible, random).copied().unwrap_or(Fault::Kill);
+        inject_fault(fault, scene, &mut fleet, random).await?;
         faults.push(fault);
-        if !heals(scene).await {
-            broken.push(format!("L5: nobody was granted a name after {}", fault.word()));
+        if !wait_for_recovery(scene).await {
+            broken.push(format!("L5: no client was granted a name after {}", fault.as_str()));
         }
-        scene.rest(next.since(BootClock.now())).await;
+        scene.sleep(next.since(BootClock.now())).await;
     }
-    unruly(&scene.crew.end().await, broken);
-    scene.quiet(TTL + SLACK).await
+    report_unclean_exits(&scene.workers.end_all().await, broken);
+    scene.record_final_state(CHAOS_TTL + HOST_SLACK).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ended(broken: &[&str], stood_still: Duration, error: Option<&Error>) -> Window {
+    fn window_with(broken: &[&str], stood_still: Duration, error: Option<&Error>) -> SoakWindow {
         let broken = broken.iter().map(|why| (*why).to_owned()).collect();
         let (measures, history) = (Measures::default(), History::default());
-        Window::judged(
-            1,
-            (vec![Fault::Kill], broken),
-            (measures, history),
-            stood_still,
-            error,
-        )
+        SoakWindow::from_results(1, (vec![Fault::Kill], broken), (measures, history), stood_still, error)
     }
 
     #[test]
-    fn what_was_broken_before_an_error_counts() {
-        let error = Error::Waited("for somebody to work".into());
-        let window = ended(&["L5: nobody"], Duration::ZERO, Some(&error));
-        assert_eq!(window.broken, ["L5: nobody"]);
+    fn violations_before_an_error_count() {
+        let error = Error::WaitTimedOut("for a client to work".into());
+        let window = window_with(&["L5: no client"], Duration::ZERO, Some(&error));
+        assert_eq!(window.broken, ["L5: no client"]);
         assert_eq!((window.disturbed, window.faults), (None, vec![Fault::Kill]));
-        let still = crate::fleet::Pulse::LATE * 2;
-        let window = ended(&["L5: nobody"], still, Some(&error));
+        let still = crate::fleet::LoadProbe::MAX_DELAY * 2;
+        let window = window_with(&["L5: no client"], still, Some(&error));
         assert!(window.broken.is_empty() && window.disturbed.is_some());
-        let window = ended(&["L5: nobody", "I1: two"], still, Some(&error));
+        let window = window_with(&["L5: no client", "I1: two"], still, Some(&error));
         assert_eq!((window.broken.len(), window.disturbed), (2, None));
-        let window = ended(&[], Duration::ZERO, Some(&error));
+        let window = window_with(&[], Duration::ZERO, Some(&error));
         assert!(window.disturbed.is_some(), "it says nothing");
-        assert!(
-            ended(&[], still, None).disturbed.is_none(),
-            "and this one is clean"
-        );
+        assert!(window_with(&[], still, None).disturbed.is_none(), "and this one is clean");
     }
 
     #[test]
-    fn a_soak_that_was_mostly_disturbed_shows_nothing() {
-        let soak = |windows, disturbed| Soak {
-            windows,
-            disturbed,
-            ..Soak::default()
-        };
+    fn a_mostly_disturbed_soak_is_inconclusive() {
+        let soak = |windows, disturbed| SoakTotals { windows, disturbed, ..SoakTotals::default() };
         for (windows, disturbed) in [(3, 3), (1, 1), (0, 0), (3, 2), (40, 5)] {
-            assert!(
-                soak(windows, disturbed).inconclusive().is_some(),
-                "{disturbed} of {windows}"
-            );
+            assert!(soak(windows, disturbed).inconclusive().is_some(), "{disturbed} of {windows}");
         }
         for (windows, disturbed) in [(3, 0), (3, 1), (40, 4)] {
             assert_eq!(soak(windows, disturbed).inconclusive(), None);
@@ -355,34 +354,31 @@ mod tests {
     }
 
     #[test]
-    fn a_window_in_vain_has_another_store_and_the_third_in_a_row_is_the_last() {
-        let waited = || Some(Error::Waited("for somebody to work".into()));
+    fn a_failed_window_gets_a_new_store_and_three_in_a_row_end_the_soak() {
+        let waited = || Some(Error::WaitTimedOut("for a client to work".into()));
         let mut in_vain = 0;
         for _ in 0..3 {
-            assert!(matches!(Then::after(waited(), &mut in_vain), Then::Anew));
-            assert!(matches!(Then::after(waited(), &mut in_vain), Then::Anew));
-            assert!(matches!(Then::after(None, &mut in_vain), Then::Next));
+            assert!(matches!(AfterWindow::decide(waited(), &mut in_vain), AfterWindow::NewStore));
+            assert!(matches!(AfterWindow::decide(waited(), &mut in_vain), AfterWindow::NewStore));
+            assert!(matches!(AfterWindow::decide(None, &mut in_vain), AfterWindow::Next));
         }
         for error in [Error::Store("locked".into()), Error::Fault("refused".into())] {
-            assert!(matches!(Then::after(Some(error), &mut in_vain), Then::Anew));
+            assert!(matches!(AfterWindow::decide(Some(error), &mut in_vain), AfterWindow::NewStore));
         }
-        assert!(matches!(Then::after(waited(), &mut in_vain), Then::GiveUp(_)));
-        let missing = Error::Missing("no redis-server".into());
-        assert!(matches!(Then::after(Some(missing), &mut 0), Then::GiveUp(_)));
+        assert!(matches!(AfterWindow::decide(waited(), &mut in_vain), AfterWindow::GiveUp(_)));
+        let missing = Error::MissingTool("no redis-server".into());
+        assert!(matches!(AfterWindow::decide(Some(missing), &mut 0), AfterWindow::GiveUp(_)));
     }
 
-    /// Whatever ends it, what was broken is told.
+    /// Broken promises are reported even if the soak ends early.
     #[test]
-    fn a_soak_that_was_given_up_is_inconclusive_and_keeps_its_violations() {
-        let mut sums = Soak::default();
-        sums.add(&ended(&["I1: two"], Duration::ZERO, None));
-        sums.add(&ended(&[], Duration::ZERO, None));
+    fn a_soak_that_ended_early_is_inconclusive_and_keeps_violations() {
+        let mut sums = SoakTotals::default();
+        sums.add(&window_with(&["I1: two"], Duration::ZERO, None));
+        sums.add(&window_with(&[], Duration::ZERO, None));
         assert_eq!(sums.inconclusive(), None);
         sums.given_up = Some("no redis-server".into());
-        assert!(
-            sums.inconclusive()
-                .is_some_and(|why| why.contains("after 2 windows"))
-        );
+        assert!(sums.inconclusive().is_some_and(|why| why.contains("after 2 windows")));
         assert_eq!(sums.violations, [(1, "I1: two".to_owned())]);
     }
 }

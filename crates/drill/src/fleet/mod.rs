@@ -1,93 +1,97 @@
-//! Real processes that take real locks: workers that can be killed, stopped and continued, and what they work on.
+//! Worker processes that take locks on a store under test, and the tools to start, stop, kill and
+//! observe them.
 //!
-//! | file | what is in it |
+//! The *director* is the process that runs the drill. It starts the store and the workers, injects
+//! faults, and collects the history that the workers write to their standard output.
+//!
+//! | file | contents |
 //! |---|---|
-//! | `orders` | what a worker is told to do |
-//! | `worker` | the worker process: reads its orders, runs its clients, ends when told or when its director is gone |
-//! | `client` | one client's life: acquire, look, write, give back, and write everything down |
-//! | `ledger` | the protected target: a SQLite file that refuses stale fences (or, in the control run, does not) |
-//! | `crew` | the director's side: starts workers, signals them, and leaves none behind |
-//! | `tape` | the history as it comes in, and waiting for what is in it |
-//! | `stage` | the store under test and its faults |
-//! | `counters` | the fence counters of a Redis server of ours: none may be forgotten |
-//! | `server` | servers of our own, and copies of them |
-//! | `bound` | a server that dies with the director, even if that is killed |
-//! | `skew` | a wall clock that can be set for one process |
-//! | `pulse` | whether the machine kept up |
-//! | `effort` | how often a client asks its store |
-//! | `given` | a store that is not ours: only if its operator marked it as drillable |
+//! | `worker_spec` | the configuration of one worker |
+//! | `worker` | the worker process: reads its spec, runs its clients, ends on request or with its director |
+//! | `client` | one client: acquire, check the hold, write, release, and record each step |
+//! | `fenced_target` | the protected target: a SQLite file that refuses stale fences (in the control run it does not) |
+//! | `workers` | the director's side: starts workers, signals them, and leaves no process behind |
+//! | `history_buffer` | the history as it arrives, with waits for a record |
+//! | `testbed` | the store under test and its faults |
+//! | `fence_counters` | checks that the fence counters of our own Redis server never expire |
+//! | `server` | our own Redis servers and their replicas |
+//! | `bound_process` | starts a server that dies with the director, even after `kill -9` |
+//! | `fake_wall_clock` | an adjustable wall clock for one process |
+//! | `load_probe` | measures whether the host kept up |
+//! | `request_count` | counts the acquire requests of a client |
+//! | `external_store` | a store that the drill did not start: used only if its operator marked it as drillable |
 
-mod bound;
+mod bound_process;
 mod client;
-mod counters;
-mod crew;
-mod effort;
-mod given;
-mod ledger;
-mod orders;
-mod pulse;
+mod external_store;
+mod fake_wall_clock;
+mod fence_counters;
+mod fenced_target;
+mod history_buffer;
+mod load_probe;
+mod request_count;
 mod server;
-mod skew;
-mod stage;
-mod tape;
+mod testbed;
 mod worker;
+mod worker_spec;
+mod workers;
 
-pub use bound::{BOUND, main as bound_main};
-pub use crew::{Crew, Ended, Program};
-pub use given::{Given, MARK};
-pub use ledger::Ledger;
-pub use orders::Orders;
-pub use pulse::Pulse;
-pub use server::{Replica, Session};
-pub use skew::{HOUR, Skew};
-pub use stage::{Stage, StoreKind};
-pub use tape::Tape;
-pub use worker::{WORD, main as worker_main};
+pub use bound_process::{BOUND_ARG, main as bound_main};
+pub use external_store::{DRILLABLE_MARK, ExternalStore};
+pub use fake_wall_clock::{FakeWallClock, HOUR_SECONDS};
+pub use fenced_target::FencedTarget;
+pub use history_buffer::HistoryBuffer;
+pub use load_probe::LoadProbe;
+pub use server::{RedisSession, Replica};
+pub use testbed::{StoreKind, Testbed};
+pub use worker::{WORKER_ARG, main as worker_main};
+pub use worker_spec::WorkerSpec;
+pub use workers::{WorkerExit, WorkerProgram, Workers};
 
-/// A drill that could not be run. It says nothing about the store.
+/// Why a drill could not be run. Such an error is no verdict on the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A process, a file or a server is not as it should be.
+    /// An operation on a process, file or server failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: String,
-        /// Why it failed.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The store or the target could not be used by the director.
+    /// The director could not use the store or the target.
     #[error("{0}")]
     Store(String),
-    /// The fault itself could not be made.
+    /// The fault could not be injected.
     #[error("the fault could not be made: {0}")]
     Fault(String),
-    /// Something that every run shows did not happen within the time given.
-    #[error("waited {0} in vain; the machine may be too busy, or the drill's own code is broken")]
-    Waited(String),
-    /// The machine did not keep up, so nothing can be said about time.
+    /// An event that occurs in every run did not occur within the timeout.
+    #[error("timed out waiting {0}; the machine may be too busy, or the drill's own code is broken")]
+    WaitTimedOut(String),
+    /// The host was too slow, so broken time limits prove nothing.
     #[error(
-        "the machine stood still for {} ms, so this says nothing about time: run it where there is less to do ({why})",
+        "the machine was stalled for {} ms, so time limits prove nothing: run it on a less busy machine ({why})",
         stood_still.as_millis()
     )]
-    Busy {
-        /// For how long.
+    HostTooSlow {
+        /// The longest delay that [`LoadProbe`] measured.
         stood_still: std::time::Duration,
-        /// What was late.
+        /// The time limits that were broken.
         why: String,
     },
-    /// Only time was broken when it was run before, and then it could not be run again.
+    /// The first run broke time limits only, and the second run to confirm that failed.
     #[error("{error}; when it was run before: {before}")]
-    Again {
-        /// Why not.
+    RerunFailed {
+        /// Why the second run failed.
         error: Box<Self>,
-        /// What was late.
+        /// The time limits that the first run broke.
         before: String,
     },
-    /// Something that the drill needs is not installed here.
+    /// A tool that the drill needs is not installed on this host.
     #[error("{0}")]
-    Missing(String),
-    /// The store is not ours, and nobody has allowed drills on it.
+    MissingTool(String),
+    /// The store is external, and its operator has not marked it as drillable.
     #[error("{0}")]
     NotDrillable(String),
 }

@@ -1,4 +1,5 @@
-//! Servers of our own: bound to this process, copied, told what to do.
+//! Our own Redis servers: bound to this process, with replicas, and with a direct connection for
+//! commands.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -6,99 +7,99 @@ use std::net::SocketAddr;
 use leasehold_redis::testkit::RedisServer;
 
 use super::Error;
-use crate::proxy::{Config, Proxy};
+use crate::proxy::{Proxy, ProxyConfig};
 
-/// A server that copies another one. Gone when it is dropped.
+/// A replica of another server. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Replica {
     server: RedisServer,
-    way: Proxy,
+    replication_proxy: Proxy,
 }
 
 impl Replica {
-    /// Copies this server over a way of its own that can be cut.
-    pub(super) async fn of(server: &RedisServer, binding: &[OsString]) -> Result<Self, Error> {
-        let way = Proxy::start(Config::raw(local(server))).await?;
+    /// Starts a replica that reaches the server through its own proxy, so that replication alone
+    /// can be cut off.
+    pub(super) async fn replicate(server: &RedisServer, binding: &[OsString]) -> Result<Self, Error> {
+        let way = Proxy::start(ProxyConfig::raw(local_address(server))).await?;
         let (host, port) = (way.address().ip().to_string(), way.address().port().to_string());
-        let server = start(binding, &["--replicaof", &host, &port], None).await?;
-        Ok(Self { server, way })
+        let server = start_server(binding, &["--replicaof", &host, &port], None).await?;
+        Ok(Self { server, replication_proxy: way })
     }
 
-    /// Where it listens.
     pub(super) fn address(&self) -> SocketAddr {
-        local(&self.server)
+        local_address(&self.server)
     }
 
-    /// How it is reached.
     pub(super) fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Sends it a command.
+    /// Sends a command to the replica.
     ///
     /// # Errors
-    /// It refuses.
+    /// The replica returns an error.
     pub async fn command(&self, words: &[&str]) -> Result<redis::Value, Error> {
-        command(&self.server.url(), words).await
+        send_command(&self.server.url(), words).await
     }
 
-    /// Nothing reaches it from the first server any more.
+    /// Cuts the replica off from its primary.
     ///
     /// # Errors
-    /// The proxy is gone.
-    pub async fn cut(&self) -> Result<(), Error> {
-        Ok(self.way.disable().await?)
+    /// The proxy has been stopped.
+    pub async fn cut_off(&self) -> Result<(), Error> {
+        Ok(self.replication_proxy.disable().await?)
     }
 }
 
-pub(super) fn not_ours() -> Error {
+pub(super) fn not_our_server() -> Error {
     Error::Store("only a server of our own is broken on purpose".to_owned())
 }
 
-/// `gone` hears of each process of it that has ended.
-pub(super) async fn start(
+/// Starts a Redis server. `gone` is called with the process id of each of its processes that has
+/// ended.
+pub(super) async fn start_server(
     before: &[OsString],
     args: &[&str],
     gone: Option<fn(u32)>,
 ) -> Result<RedisServer, Error> {
-    let started = RedisServer::watched(before, args, gone).await;
+    let started = RedisServer::start_watched(before, args, gone).await;
     started.map_err(Error::io("cannot start redis-server (is it installed?)"))
 }
 
-pub(super) fn local(server: &RedisServer) -> SocketAddr {
+pub(super) fn local_address(server: &RedisServer) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], server.port()))
 }
 
-pub(super) async fn command(url: &str, words: &[&str]) -> Result<redis::Value, Error> {
-    Session::open(url).await?.command(words).await
+pub(super) async fn send_command(url: &str, words: &[&str]) -> Result<redis::Value, Error> {
+    RedisSession::open(url).await?.command(words).await
 }
 
-/// A connection past the proxy that stays open between two commands.
+/// A connection that bypasses the proxy and stays open between commands.
 #[derive(Debug)]
-pub struct Session {
+pub struct RedisSession {
     connection: redis::aio::MultiplexedConnection,
 }
 
-impl Session {
+impl RedisSession {
     pub(super) async fn open(url: &str) -> Result<Self, Error> {
         let open = async { redis::Client::open(url)?.get_multiplexed_async_connection().await };
-        let connection = open.await.map_err(refused)?;
+        let connection = open.await.map_err(server_error)?;
         Ok(Self { connection })
     }
 
     /// Sends a command.
     ///
     /// # Errors
-    /// The server refuses.
+    /// The server returns an error.
     pub async fn command(&mut self, words: &[&str]) -> Result<redis::Value, Error> {
         let mut command = redis::cmd(words.first().copied().unwrap_or("PING"));
         for word in words.iter().skip(1) {
             command.arg(*word);
         }
-        command.query_async(&mut self.connection).await.map_err(refused)
+        command.query_async(&mut self.connection).await.map_err(server_error)
     }
 }
 
-fn refused(error: redis::RedisError) -> Error {
+fn server_error(error: redis::RedisError) -> Error {
     Error::Store(format!("the server: {error}"))
 }

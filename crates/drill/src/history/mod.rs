@@ -1,21 +1,20 @@
-//! What happened in a drill, as one JSON line per record: who asked, when it was sent, when it was answered or that it
-//! never was, with which fence, and what the target of the writes said.
+//! What happened in a drill, as one JSON line per record.
 //!
-//! Three parties write one history: the workers (what they asked, believed and did), the core's event stream (through
-//! [`Tap`], an observer), and the director of the drill (faults, the target's ledger, leases it saw). The checker in
-//! [`oracle`](crate::oracle) reads nothing else.
+//! Three parties write one history. Workers record their requests, beliefs and writes. The core's
+//! event stream is recorded by [`HistoryObserver`]. The director of the drill records faults, the
+//! target's applied writes and the leases it found. The [`oracle`](crate::oracle) reads nothing else.
 //!
-//! Times are nanoseconds on the host's `CLOCK_BOOTTIME`, which all processes of one host share: a history is made on one
-//! host between two boots, and only such histories can be judged.
+//! Times are nanoseconds of the host's `CLOCK_BOOTTIME`, which all processes of a host share. So a
+//! history must come from one host between two boots; no other can be judged.
 
+mod observer;
 mod reader;
 mod record;
-mod tap;
 mod writer;
 
-pub use reader::{Damage, History, MOST_LINE, MOST_RECORDS, read};
-pub use record::{Answer, Entry, Record, Transition, UNATTENDED, Wrote};
-pub use tap::Tap;
+pub use observer::HistoryObserver;
 #[cfg(feature = "drills")]
-pub(crate) use tap::transition;
-pub use writer::{Pen, Sink};
+pub use observer::to_client_event;
+pub use reader::{DamagedLine, History, MAX_LINE_BYTES, MAX_RECORDS, read};
+pub use record::{ClientEvent, HistoryEntry, HistoryRecord, RecordedOutcome, UNATTENDED, WriteOutcome};
+pub use writer::{HistorySink, HistoryWriter};

@@ -1,82 +1,86 @@
-//! Reading a history back: lines from anywhere, even from a process that was killed in the middle of one.
+//! Reads a history back, even one from a process that was killed while it wrote a line.
 
 use std::io::{self, BufRead, Read};
 
-use super::record::{Entry, Record};
+use super::record::{HistoryEntry, HistoryRecord};
 
-/// The longest line that is read; longer ones are damage.
-pub const MOST_LINE: usize = 64 * 1024;
-/// The most records of one history; a file with more is refused, not cut.
-pub const MOST_RECORDS: usize = 4_000_000;
+/// The longest line that is parsed; a longer one is recorded as damage.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
+/// The most records of one history. A longer file is refused, not cut.
+pub const MAX_RECORDS: usize = 4_000_000;
 
-/// A line that could not be read.
+/// A line that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
-    /// Its number, from 1.
+pub struct DamagedLine {
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The parser's complaint, for the report.
     pub why: String,
 }
 
-/// A history as it was read.
+/// A parsed history.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     /// In the order of the file.
-    pub records: Vec<Record>,
-    /// Lines that could not be read. The last line of a killed process may be torn; anything else makes a verdict
-    /// of *clean* worthless.
-    pub damage: Vec<Damage>,
+    pub records: Vec<HistoryRecord>,
+    /// Lines that could not be parsed. A killed process may leave one torn last line. Any damage makes a
+    /// *clean* verdict worthless.
+    pub damage: Vec<DamagedLine>,
 }
 
 impl History {
-    /// What is missing at first: the writer's bound was reached or lines could not be read.
+    /// The first thing that is missing: an unreadable line, or records beyond the writer's limit.
     #[must_use]
-    pub fn lacks(&self) -> Option<String> {
-        if let Some(Damage { line, why }) = self.damage.first() {
+    pub fn missing(&self) -> Option<String> {
+        if let Some(DamagedLine { line, why }) = self.damage.first() {
             return Some(format!("line {line} {why}"));
         }
         self.records.iter().find_map(|record| match record.what {
-            Entry::Gap { lines } => Some(format!("{lines} lines were not written down by {}", record.who)),
+            HistoryEntry::Gap { lines } => {
+                Some(format!("{lines} lines were not written down by {}", record.who))
+            }
             _ => None,
         })
     }
 }
 
-/// Reads a history, in bounded memory.
+/// Reads a history in bounded memory.
 ///
 /// # Errors
-/// The source cannot be read, or has more than [`MOST_RECORDS`] lines.
+/// The source cannot be read, or has more than [`MAX_RECORDS`] lines.
 pub fn read(mut from: impl BufRead) -> io::Result<History> {
     let mut history = History::default();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let limit = u64::try_from(MOST_LINE).unwrap_or(u64::MAX).saturating_add(1);
+        // One byte more than allowed, so that a line that is too long differs from one that just fits.
+        let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
         let got = from.by_ref().take(limit).read_until(b'\n', &mut line)?;
         if got == 0 {
             break;
         }
-        if number > MOST_RECORDS {
+        if number > MAX_RECORDS {
             return Err(io::Error::other(format!(
-                "the history has more than {MOST_RECORDS} lines; drill for a shorter time"
+                "the history has more than {MAX_RECORDS} lines; drill for a shorter time"
             )));
         }
         let whole = line.last() == Some(&b'\n');
-        if !whole && line.len() > MOST_LINE {
+        // The rest of an endless line is skipped without being kept in memory.
+        if !whole && line.len() > MAX_LINE_BYTES {
             from.skip_until(b'\n')?;
         }
         let text = line.trim_ascii();
         if text.is_empty() {
             continue;
         }
-        let parsed = if line.len() > MOST_LINE {
+        let parsed = if line.len() > MAX_LINE_BYTES {
             Err("is longer than a record can be".to_owned())
         } else {
             serde_json::from_slice(text).map_err(|error| format!("cannot be read: {error}"))
         };
         match parsed {
             Ok(record) => history.records.push(record),
-            Err(why) => history.damage.push(Damage { line: number, why }),
+            Err(why) => history.damage.push(DamagedLine { line: number, why }),
         }
     }
     Ok(history)
@@ -88,16 +92,11 @@ mod tests {
     use leasehold_core::Fence;
 
     #[test]
-    fn what_was_written_is_read_back() {
-        let record = Record {
+    fn a_written_record_is_read_back() {
+        let record = HistoryRecord {
             at: 7,
             who: "w1".into(),
-            what: Entry::Claimed {
-                attempt: 3,
-                until: 9,
-                proven_until: Some(8),
-                fence: Fence::new(5),
-            },
+            what: HistoryEntry::Claimed { attempt: 3, until: 9, proven_until: Some(8), fence: Fence::new(5) },
         };
         let line = serde_json::to_string(&record).unwrap();
         assert_eq!(
@@ -106,7 +105,7 @@ mod tests {
         );
         let history = read(format!("{line}\n\n{line}\n").as_bytes()).unwrap();
         assert_eq!(history.records, [record.clone(), record]);
-        assert_eq!(history.lacks(), None);
+        assert_eq!(history.missing(), None);
     }
 
     #[test]
@@ -115,12 +114,12 @@ mod tests {
         let history = read(text.as_bytes()).unwrap();
         assert_eq!(history.records.len(), 1);
         assert_eq!(history.damage[0].line, 2);
-        assert!(history.lacks().is_some());
+        assert!(history.missing().is_some());
     }
 
     #[test]
     fn an_endless_line_costs_no_memory_and_the_next_one_is_read() {
-        let mut text = vec![b'x'; 10 * MOST_LINE];
+        let mut text = vec![b'x'; 10 * MAX_LINE_BYTES];
         text.extend_from_slice(b"\n{\"at\":1,\"who\":\"w\",\"what\":\"quiet\"}\n");
         let history = read(&text[..]).unwrap();
         assert_eq!(history.records.len(), 1, "{:?}", history.damage);

@@ -1,253 +1,256 @@
-//! One line of a history.
+//! One line of a history. Field and variant names are the file format.
 
 use std::collections::BTreeMap;
 
 use leasehold_core::Fence;
 use serde::{Deserialize, Serialize};
 
-/// One line: when, who, what.
+/// One line: time, author and content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// When it was written down, in nanoseconds of the host's boot clock.
+pub struct HistoryRecord {
+    /// When it was recorded, in nanoseconds of the host's boot clock.
     pub at: u64,
-    /// Which client of which worker, `director`, or `target`.
+    /// The client's name, or the part of the drill that records: `director`, `target`, `store`, `writer`.
     pub who: String,
-    /// What.
+    /// The content; its kind is the JSON field `what`.
     #[serde(flatten)]
-    pub what: Entry,
+    pub what: HistoryEntry,
 }
 
-/// How an acquire was answered.
+/// How an acquire ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum RecordedOutcome {
     /// A lease was granted.
     Held,
-    /// The store could not be asked; the work runs with a local lock.
+    /// The store was unavailable; the work runs under a local lock.
     LocalOnly,
-    /// Someone else has it.
+    /// Another holder has the name.
     Busy,
-    /// The store could not be asked; the work does not run.
+    /// The store was unavailable; the work does not run.
     Unavailable,
     /// The client was shutting down.
     Closed,
-    /// The caller dropped the acquire before it was answered.
+    /// The caller cancelled the acquire.
     Cancelled,
-    /// Nobody told the caller, who has given up: it may have been granted, and is then ended by whoever keeps it.
+    /// The caller gave up without an answer. A lease may have been granted; its keeper must end it.
     Unknown,
 }
 
-/// How a write at the target was answered.
+/// How a write to the target ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wrote {
-    /// It is in the ledger.
+pub enum WriteOutcome {
+    /// The target applied it.
     Applied,
-    /// A newer fence has been admitted: it is not in the ledger.
+    /// The target has admitted a newer fence and refused it.
     Refused,
-    /// No clear answer: it may be in the ledger.
+    /// No clear response: the target may have applied it.
     Unknown,
 }
 
-/// One event of the core's stream.
+/// One event of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Transition {
+pub struct ClientEvent {
     /// Grows by one with every event of a client.
     pub seq: u64,
-    /// Which hold or attempt of the client.
+    /// The client's number of the hold or attempt.
     pub hold: u64,
     /// The event's name, as in logs and metrics.
     pub event: String,
-    /// Of which lock.
+    /// The lock's name, if the event is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of which class.
+    /// The class of the hold or attempt.
     pub class: String,
-    /// The hold's fence.
+    /// The hold's fence, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// The event's own duration (round trip, overlap, age of a debt), in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<u64>,
-    /// The event's own word: why it was abandoned, how a debt ended; or [`UNATTENDED`].
+    /// The event's own label: why it was abandoned, how a debt ended; or [`UNATTENDED`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// The word of a client's `abandoned` if nobody undoes what of its asks arrives later, as the library's client and the daemon do.
+/// Detail of an `abandoned` event of a client whose late requests are not undone. The library's
+/// client and the daemon do undo them.
 pub const UNATTENDED: &str = "unattended";
 
-/// What a line says. Moments and durations are in nanoseconds.
+/// The content of a record. Moments and durations are in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum Entry {
-    /// The terms of a class, as the worker that takes locks under it has them.
+pub enum HistoryEntry {
+    /// The terms of a class, as its worker has them.
     Class {
-        /// Its name.
+        /// Name of the class.
         class: String,
-        /// How long a lease lives.
+        /// How long the store keeps a lease.
         ttl: u64,
-        /// How much of that a holder may use.
+        /// How much of that the holder may use.
         usable: u64,
-        /// Runs without a lease if the store cannot be asked.
+        /// Works without a lease if the store is unavailable.
         fail_open: bool,
-        /// Goes on when a lease can no longer be proven.
+        /// Works on when its lease is no longer proven.
         continues: bool,
     },
-    /// An acquire begins. Without an [`Entry::Answered`] its outcome is unknown.
+    /// An acquire begins. Without an `Answered` its outcome is unknown.
     Asked {
         /// Grows by one with every acquire of a client.
         attempt: u64,
-        /// What is to be locked.
+        /// The lock's name.
         name: String,
-        /// Under which class.
+        /// The class it is acquired under.
         class: String,
     },
     /// An acquire has ended.
     Answered {
-        /// Which.
+        /// Number of the acquire.
         attempt: u64,
         /// When it began.
         sent: u64,
-        /// How.
-        answer: Answer,
-        /// The fence that was granted.
+        /// How it ended, as its caller saw it.
+        answer: RecordedOutcome,
+        /// The granted fence.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Fence>,
     },
-    /// The holder looks before a step of its work and believes that the name is its own.
+    /// The holder checked its hold before a step of its work and believes that it holds the name.
     Claimed {
-        /// Under which acquire.
+        /// Number of the acquire.
         attempt: u64,
-        /// Until when it may act without another renewal; never later than the client said.
+        /// Until when it may work without another renewal. Never later than the client allowed.
         until: u64,
-        /// Until when it believes that nobody else can be granted it; nothing where it knows of no lease of its own.
-        /// Older histories have `proven` with a yes or no, which says less: it is read as this and refused, not passed over.
+        /// Until when it believes that no other client can be granted the name. `None` without a lease of
+        /// its own. Older histories have a boolean `proven`: it is read as this field and fails to parse,
+        /// so that it is not silently ignored.
         #[serde(default, alias = "proven", skip_serializing_if = "Option::is_none")]
         proven_until: Option<u64>,
-        /// With which fence.
+        /// Fence of the hold.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Fence>,
     },
-    /// A write was sent to the target and answered, or not.
+    /// A write to the target has ended.
     Written {
-        /// Under which acquire.
+        /// Number of the acquire it belongs to.
         attempt: u64,
         /// Grows by one with every write of a client.
         write: u64,
         /// When it was sent.
         sent: u64,
-        /// With which fence.
+        /// Fence of the write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Fence>,
-        /// What the target said.
-        answer: Wrote,
+        /// The target's response.
+        answer: WriteOutcome,
     },
-    /// The work came to its own end with this result.
+    /// The work finished with this result.
     Returned {
-        /// Under which acquire.
+        /// Number of the acquire.
         attempt: u64,
-        /// The result.
+        /// The result, for comparison with `Reported`.
         value: u64,
     },
-    /// What the caller of the work was told.
+    /// What the caller of the work received.
     Reported {
-        /// Under which acquire.
+        /// Number of the acquire.
         attempt: u64,
-        /// The work's result, if it was handed on.
+        /// The work's result, if the caller received it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<u64>,
-        /// The lease was lost.
+        /// The caller was told that the lease was lost.
         lost: bool,
     },
-    /// The holder is about to give the lease back: it claims nothing from here on.
+    /// The holder is about to release the lease. It claims nothing from here on.
     Releasing {
-        /// Under which acquire.
+        /// Number of the acquire.
         attempt: u64,
     },
-    /// An event of the core's stream.
-    Event(Transition),
-    /// A client's own counters at its orderly end.
+    /// An event of a client.
+    Event(ClientEvent),
+    /// A client's counters at its orderly end.
     Tally {
-        /// By name, with the label behind a slash if there is one.
+        /// By event name.
         counters: BTreeMap<String, i64>,
     },
-    /// How often a client asked its store for a lease, at its orderly end.
+    /// How often a client asked its store for a lease, recorded at its orderly end.
     Effort {
-        /// Asks, woken ones and safety polls included.
+        /// Acquire requests, including those after a wake-up and safety polls.
         asks: u64,
     },
-    /// The target's ledger, read at the end: this write was applied, in this place.
+    /// A write that the target has applied, read from it at the end.
     Applied {
-        /// The place in the order of commits.
+        /// Position in the order of commits.
         place: u64,
-        /// What was written under which lock.
+        /// Name of the lock it was written under.
         name: String,
-        /// Whose write.
+        /// The client that sent it.
         writer: String,
-        /// Which of its writes.
+        /// Number of the client's write.
         write: u64,
-        /// The task that this write ended, if it ended one.
+        /// The task that this write finished, if it finished one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<u64>,
-        /// With which fence.
+        /// Fence of the write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Fence>,
     },
-    /// A live lease that the director saw in the store.
+    /// A live lease that the director found in the store.
     Lease {
-        /// Of which lock.
+        /// The lock's name.
         name: String,
-        /// Whose.
+        /// Name of the holder in the store.
         holder: String,
-        /// Its fence.
+        /// Fence of the lease.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Fence>,
     },
-    /// Every client has ended, and every lease must have by now.
+    /// Every client has ended, and every lease must have expired by now.
     Quiet,
-    /// Every fault is over and what the clients still had to do is done: from here on every acquire is granted in its turn.
+    /// All faults are over and clients have no pending work. From here on every acquire must be granted.
     Calm,
-    /// What was found when everything had been given back, of a client or of the store.
+    /// Something that was left when everything had been released.
     Remains {
-        /// What kind of thing.
+        /// What was left, such as `holds` or `undos`.
         kind: String,
-        /// How many; nothing is as it should be.
+        /// How many; zero is as it should be.
         count: u64,
     },
-    /// The director did something on purpose.
+    /// A fault begins or ends.
     Fault {
-        /// In plain words.
+        /// Description for people.
         fault: String,
-        /// It is the end of a fault, not a new one.
+        /// The fault ends here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         mends: bool,
     },
-    /// The store has lost leases that it had granted: what was granted before is nobody's promise any more.
+    /// The store has lost leases. Earlier grants promise nothing any more.
     Forgot,
-    /// An operator takes this one lease away. Its holder learns of it with its next renewal: until then two may believe.
+    /// An operator breaks one lease. Its holder learns of it at its next renewal; until then two clients
+    /// may believe that they hold the name.
     Broke {
-        /// Of which lock.
+        /// The lock's name.
         name: String,
-        /// Its fence: no other lease can be meant.
+        /// Fence of the broken lease; no other lease is excused.
         fence: Fence,
     },
-    /// By how much later than it happens something may be noticed and written down here: nothing where time is simulated.
-    /// A history that does not say allows a second, as real machines need it.
+    /// How much later than it happens something may be recorded: zero in simulated time. Without this
+    /// record the oracle allows one second, which real machines need.
     Slack {
-        /// So much.
+        /// The allowed delay.
         late: u64,
     },
-    /// The director ended a client, or paused it or let it go on.
+    /// The director killed, paused, continued or ended a client.
     Signal {
-        /// Which client.
+        /// The client's name.
         client: String,
         /// `kill`, `stop`, `continue` or `end`.
         signal: String,
     },
-    /// Lines are missing here: the writer's bound was reached, or a line could not be read.
+    /// Records are missing: the writer's limit was reached, or a line could not be read.
     Gap {
-        /// How many.
+        /// Number of missing records.
         lines: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Writing a history: whole lines, bounded, from several threads.
+//! Writes a history: whole lines, a bounded number, from several threads.
 
 use std::fmt;
 use std::io::Write;
@@ -6,81 +6,75 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::clock::SharedClock;
 
-use super::record::{Entry, Record};
+use super::record::{HistoryEntry, HistoryRecord};
 
-/// Where lines go. Shared by the clients of one process.
+/// The output of a history, shared by the clients of one process.
 #[derive(Clone)]
-pub struct Sink {
-    inner: Arc<Mutex<Inner>>,
+pub struct HistorySink {
+    state: Arc<Mutex<SinkState>>,
     clock: SharedClock,
 }
 
-struct Inner {
+struct SinkState {
     out: Box<dyn Write + Send>,
-    left: usize,
-    lost: u64,
+    lines_left: usize,
+    lines_lost: u64,
 }
 
-impl fmt::Debug for Sink {
+impl fmt::Debug for HistorySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sink").finish_non_exhaustive()
     }
 }
 
-impl Sink {
-    /// Writes at most this many lines; what comes after is counted, and [`Sink::close`] writes how much it was.
+impl HistorySink {
+    /// Writes at most `limit` lines. Further ones are counted, and [`HistorySink::close`] records how many.
     #[must_use]
     pub fn new(out: impl Write + Send + 'static, limit: usize, clock: SharedClock) -> Self {
         Self {
-            inner: Arc::new(Mutex::new(Inner {
-                out: Box::new(out),
-                left: limit,
-                lost: 0,
-            })),
+            state: Arc::new(Mutex::new(SinkState { out: Box::new(out), lines_left: limit, lines_lost: 0 })),
             clock,
         }
     }
 
-    /// A pen for one client.
+    /// A writer for one client.
     #[must_use]
-    pub fn pen(&self, who: impl Into<String>) -> Pen {
-        Pen {
-            sink: self.clone(),
-            who: who.into().into(),
-        }
+    pub fn writer(&self, who: impl Into<String>) -> HistoryWriter {
+        HistoryWriter { sink: self.clone(), who: who.into().into() }
     }
 
-    /// Writes a line. A reader that is gone is nobody to tell: the worker goes on to its end.
-    pub fn write(&self, record: &Record) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(left) = inner.left.checked_sub(1) else {
-            inner.lost += 1;
+    /// Writes a line. Errors are only counted: the worker must finish even if the reader is gone.
+    pub fn write(&self, record: &HistoryRecord) {
+        let mut inner = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left) = inner.lines_left.checked_sub(1) else {
+            inner.lines_lost += 1;
             return;
         };
-        inner.left = left;
-        if inner.put(record).is_err() {
-            inner.lost += 1;
+        inner.lines_left = left;
+        if inner.write_line(record).is_err() {
+            inner.lines_lost += 1;
         }
     }
 
-    /// Says whether lines are missing. Nothing is written afterwards.
+    /// Records how many lines are missing, if any. Nothing is written afterwards.
     pub fn close(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.left = 0;
-        if inner.lost > 0 {
-            let record = Record {
+        let mut inner = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Late records of other threads must not follow the gap.
+        inner.lines_left = 0;
+        if inner.lines_lost > 0 {
+            let record = HistoryRecord {
                 at: self.clock.now().as_nanos(),
                 who: "writer".to_owned(),
-                what: Entry::Gap { lines: inner.lost },
+                what: HistoryEntry::Gap { lines: inner.lines_lost },
             };
-            let _ = inner.put(&record);
+            let _ = inner.write_line(&record);
         }
     }
 }
 
-impl Inner {
-    /// One write call per line: a process that is killed leaves whole lines behind, as far as the pipe lets it.
-    fn put(&mut self, record: &Record) -> std::io::Result<()> {
+impl SinkState {
+    // One write call per line, so that a killed process leaves whole lines, as far as the pipe allows.
+    fn write_line(&mut self, record: &HistoryRecord) -> std::io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
         self.out.write_all(&line)?;
@@ -88,35 +82,31 @@ impl Inner {
     }
 }
 
-/// Writes under one name.
+/// Writes records under one client's name.
 #[derive(Debug, Clone)]
-pub struct Pen {
-    sink: Sink,
+pub struct HistoryWriter {
+    sink: HistorySink,
     who: Arc<str>,
 }
 
-impl Pen {
-    /// Writes down what is so now.
-    pub fn note(&self, what: Entry) {
-        self.note_at(self.now(), what);
+impl HistoryWriter {
+    /// Records something that happens now.
+    pub fn record(&self, what: HistoryEntry) {
+        self.record_at(self.now(), what);
     }
 
-    /// Writes down what was so then.
-    pub fn note_at(&self, at: u64, what: Entry) {
-        self.sink.write(&Record {
-            at,
-            who: self.who.as_ref().to_owned(),
-            what,
-        });
+    /// Records something that happened at `at`.
+    pub fn record_at(&self, at: u64, what: HistoryEntry) {
+        self.sink.write(&HistoryRecord { at, who: self.who.as_ref().to_owned(), what });
     }
 
-    /// The moment now, as histories have it.
+    /// The current time of the history's clock.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.sink.clock.now().as_nanos()
     }
 
-    /// Who writes.
+    /// The client's name.
     #[must_use]
     pub fn who(&self) -> &str {
         &self.who
@@ -129,9 +119,9 @@ mod tests {
     use leasehold_core::clock::BootClock;
 
     #[derive(Clone, Default)]
-    struct Paper(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Paper {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -142,18 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_lines_are_counted_and_the_gap_is_told() {
-        let paper = Paper::default();
-        let sink = Sink::new(paper.clone(), 2, BootClock::shared());
-        let pen = sink.pen("w1");
+    fn records_beyond_the_limit_are_counted_and_the_gap_is_recorded() {
+        let paper = SharedBuffer::default();
+        let sink = HistorySink::new(paper.clone(), 2, BootClock::shared());
+        let pen = sink.writer("w1");
         for _ in 0..5 {
-            pen.note(Entry::Quiet);
+            pen.record(HistoryEntry::Quiet);
         }
         sink.close();
-        pen.note(Entry::Quiet);
+        pen.record(HistoryEntry::Quiet);
         let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
         let history = super::super::read(text.as_bytes()).unwrap();
         assert_eq!(history.records.len(), 3, "two lines and the gap: {text}");
-        assert_eq!(history.records[2].what, Entry::Gap { lines: 3 });
+        assert_eq!(history.records[2].what, HistoryEntry::Gap { lines: 3 });
     }
 }

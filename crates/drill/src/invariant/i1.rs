@@ -1,43 +1,43 @@
 //! I1: at most one distributed hold of a name is within its deadline at any instant.
 //!
-//! A hold's claims are intervals of real time: from when its holder looked until the end of the lease that it saw, or until it
-//! began to give the lease back or was abandoned. Intervals of two holds of one name must not meet. The end of a killed
-//! holder is that of its lease: the store kept it until later than that. In a class that continues, work may go on for longer;
-//! what counts is how long it believed to be alone.
+//! A claim is an interval of real time. It starts when the holder checked its hold. It ends with the
+//! lease that the holder saw, or when the holder began to release or abandoned the hold. Intervals of
+//! two holds of one name must not overlap. A killed holder's interval ends with its lease, which the
+//! store kept at least that long. In a class that continues, work may go on for longer; what counts is
+//! how long the holder believed to be alone.
 //!
-//! A store that forgets breaks this and no client can prevent it: claims on what was granted before a loss end there. So do
-//! those on a lease that an operator took away; no others.
+//! A store that loses data breaks this, and no client can prevent it. Claims on leases granted before
+//! the loss therefore end there. Claims on a lease that an operator broke end likewise.
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::invariant::ms;
-use crate::oracle::{Attempt, Case, Finding};
+use crate::invariant::format_ms;
+use crate::oracle::{Attempt, Finding, HistoryIndex};
 
-struct Span<'a> {
+struct ClaimSpan<'a> {
     from: u64,
     to: u64,
     who: &'a str,
     attempt: u64,
 }
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
-    let mut names: BTreeMap<&str, Vec<Span<'_>>> = BTreeMap::new();
-    for attempt in case.all() {
-        let spans = spans(case, attempt);
+pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
+    let mut names: BTreeMap<&str, Vec<ClaimSpan<'_>>> = BTreeMap::new();
+    for attempt in case.all_attempts() {
+        let spans = claim_spans(case, attempt);
         names.entry(attempt.name).or_default().extend(spans);
     }
     let mut found = Vec::new();
     for (name, mut spans) in names {
         spans.sort_by_key(|span| (span.from, span.to));
-        // The span that reaches furthest, and the furthest one of any other hold.
-        let mut furthest: Option<&Span<'_>> = None;
-        let mut rival: Option<&Span<'_>> = None;
-        case.looked(spans.len());
+        // Two candidates suffice for a sweep in linear time: the span that reaches furthest, and the
+        // furthest one of any other hold.
+        let mut furthest: Option<&ClaimSpan<'_>> = None;
+        let mut rival: Option<&ClaimSpan<'_>> = None;
+        case.count_work(spans.len());
         for span in &spans {
-            let same = |other: &&Span<'_>| other.who == span.who && other.attempt == span.attempt;
-            let other = furthest
-                .filter(|one| !same(one))
-                .or(rival.filter(|one| !same(one)));
+            let same = |other: &&ClaimSpan<'_>| other.who == span.who && other.attempt == span.attempt;
+            let other = furthest.filter(|one| !same(one)).or(rival.filter(|one| !same(one)));
             if let Some(other) = other.filter(|other| other.to > span.from) {
                 found.push(Finding {
                     invariant: "I1",
@@ -49,7 +49,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                         other.attempt,
                         span.who,
                         span.attempt,
-                        ms(other.to.min(span.to).saturating_sub(span.from))
+                        format_ms(other.to.min(span.to).saturating_sub(span.from))
                     ),
                 });
             }
@@ -75,28 +75,21 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-fn spans<'a>(case: &Case<'_>, attempt: &Attempt<'a>) -> Vec<Span<'a>> {
-    let over = attempt.over().unwrap_or(u64::MAX);
+fn claim_spans<'a>(case: &HistoryIndex<'_>, attempt: &Attempt<'a>) -> Vec<ClaimSpan<'a>> {
+    let over = attempt.claims_end().unwrap_or(u64::MAX);
     let granted: HashMap<_, _> = attempt.granted.iter().copied().collect();
     let mut spans = Vec::new();
-    case.looked(attempt.claims.len() + granted.len());
+    case.count_work(attempt.claims.len() + granted.len());
     for claim in &attempt.claims {
         let Some(until) = claim.proven_until else { continue };
-        // A lease that was taken again after a loss is not the one that was lost.
+        // A lease that was taken again after a loss is a new one and counts in full.
         let since = claim.fence.and_then(|fence| granted.get(&fence));
-        let forgot = case.forgot_after(since.copied().unwrap_or(attempt.sent));
-        let broke = claim
-            .fence
-            .and_then(|fence| case.broke.get(&(attempt.name, fence)));
+        let forgot = case.store_loss_after(since.copied().unwrap_or(attempt.sent));
+        let broke = claim.fence.and_then(|fence| case.broken_leases.get(&(attempt.name, fence)));
         let lost = forgot.unwrap_or(u64::MAX).min(broke.copied().unwrap_or(u64::MAX));
         let to = until.min(over).min(lost);
         if to > claim.at {
-            spans.push(Span {
-                from: claim.at,
-                to,
-                who: attempt.who,
-                attempt: attempt.number,
-            });
+            spans.push(ClaimSpan { from: claim.at, to, who: attempt.who, attempt: attempt.number });
         }
     }
     spans

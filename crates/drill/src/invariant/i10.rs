@@ -1,17 +1,18 @@
 //! I10: each counter moves exactly once per transition, and events and metrics agree.
 //!
-//! Per client: events are numbered without a gap; an acquire ends once, a hold ends once, a debt is cleared once; and
-//! the client's own counters at its orderly end are what its events add up to. A killed client may lack its last events.
+//! Per client: events are numbered without a gap. Each acquire ends once, each hold ends once, each
+//! debt is cleared once. The client's counters at its orderly end equal the sums of its events. A
+//! killed client may lack its last events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::history::Transition;
-use crate::oracle::{Case, Finding};
+use crate::history::ClientEvent;
+use crate::oracle::{Finding, HistoryIndex};
 
-/// Of what a client told so short a time before it was killed, something may be lost.
-const LAST: u64 = 1_000_000_000;
+// Events emitted this shortly before a kill may not have reached the file.
+const KILL_LOSS_WINDOW_NANOS: u64 = 1_000_000_000;
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (who, events) in &case.events {
         let mut broken = |at, name: Option<&str>, why: String| {
@@ -24,53 +25,44 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         };
         let mut next = 0;
         let mut seen: HashMap<(u64, &str), u32> = HashMap::new();
-        // A hold that a shutdown ended is given back all the same, and that is told too.
+        // A hold ended by a shutdown is still released, which is an event too. So its `abandoned` does not
+        // count as the end of the hold.
         let mut ended: HashSet<u64> = HashSet::new();
-        case.looked(events.len());
+        case.count_work(events.len());
         for (at, event) in events {
             let name = event.name.as_deref();
             if event.seq < next {
-                broken(*at, name, format!("event {} was told twice", event.seq));
+                broken(*at, name, format!("event {} was reported twice", event.seq));
             } else if event.seq > next
                 && case
-                    .killed
+                    .killed_at
                     .get(who)
-                    .is_none_or(|kill| *kill > at.saturating_add(LAST))
+                    .is_none_or(|kill| *kill > at.saturating_add(KILL_LOSS_WINDOW_NANOS))
             {
-                broken(
-                    *at,
-                    name,
-                    format!("events {next} to {} are missing", event.seq - 1),
-                );
+                broken(*at, name, format!("events {next} to {} are missing", event.seq - 1));
             }
             next = event.seq + 1;
-            let Some(kind) = once(&event.event) else { continue };
+            let Some(kind) = once_only_group(&event.event) else {
+                continue;
+            };
             if event.event == "abandoned" && event.detail.as_deref() == Some("shutdown") {
                 if ended.insert(event.hold) {
                     continue;
                 }
-                broken(
-                    *at,
-                    name,
-                    format!("the shutdown of hold {} was told twice", event.hold),
-                );
+                broken(*at, name, format!("the shutdown of hold {} was reported twice", event.hold));
             }
             let count = seen.entry((event.hold, kind)).or_default();
             *count += 1;
             if *count == 2 {
-                broken(*at, name, format!("{kind} of hold {} was told twice", event.hold));
+                broken(*at, name, format!("{kind} of hold {} was reported twice", event.hold));
             }
         }
         if let Some((at, counters)) = case.tallies.get(who) {
-            let expected = add_up(events);
+            let expected = count_events(events);
             for (counter, value) in *counters {
                 let due = expected.get(counter.as_str()).copied().unwrap_or(0);
                 if due != *value {
-                    broken(
-                        *at,
-                        None,
-                        format!("counter {counter} is {value}, its events are {due}"),
-                    );
+                    broken(*at, None, format!("counter {counter} is {value}, its events are {due}"));
                 }
             }
         }
@@ -78,8 +70,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-/// What may happen once to each hold or attempt.
-fn once(event: &str) -> Option<&'static str> {
+/// The group of events of which each hold or attempt may have one.
+fn once_only_group(event: &str) -> Option<&'static str> {
     match event {
         "acquired" | "busy" | "unavailable" | "cancelled" | "fell_back" => Some("the end of the acquire"),
         "released" | "kept" | "already_lost" | "abandoned" | "debt" => Some("the end of the hold"),
@@ -89,8 +81,8 @@ fn once(event: &str) -> Option<&'static str> {
     }
 }
 
-/// The counters that whole numbers can be compared of, as their documentation says they move.
-pub(crate) const COUNTERS: &[(&str, &str, &str)] = &[
+/// The counters that are compared: event name, metric and label, as documented.
+pub const COMPARED_COUNTERS: &[(&str, &str, &str)] = &[
     ("acquired", "acquire_total", "acquired"),
     ("busy", "acquire_total", "busy"),
     ("unavailable", "acquire_total", "unavailable"),
@@ -107,10 +99,10 @@ pub(crate) const COUNTERS: &[(&str, &str, &str)] = &[
     ("fence_refused", "fence_refused_total", ""),
 ];
 
-fn add_up<'a>(events: &[(u64, &'a Transition)]) -> BTreeMap<&'a str, i64> {
+fn count_events<'a>(events: &[(u64, &'a ClientEvent)]) -> BTreeMap<&'a str, i64> {
     let mut sums = BTreeMap::new();
     for (_, event) in events {
-        if COUNTERS.iter().any(|(label, ..)| *label == event.event) {
+        if COMPARED_COUNTERS.iter().any(|(label, ..)| *label == event.event) {
             *sums.entry(event.event.as_str()).or_default() += 1;
         }
     }

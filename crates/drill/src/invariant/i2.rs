@@ -1,30 +1,26 @@
 //! I2: fences granted for a name strictly grow in grant order, and none is issued twice.
 //!
-//! A grant happened somewhere between its request and its answer. In the order of fences, no grant may have been
-//! answered before one with a smaller fence was even asked for.
+//! A grant happened between its request and its answer. In the order of fences, no grant may have been
+//! answered before one with a smaller fence was even requested.
 
 use std::collections::BTreeMap;
 
-use crate::oracle::{Case, Finding, Grant};
+use crate::oracle::{Finding, GrantedLease, HistoryIndex};
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
-    let mut names: BTreeMap<&str, Vec<&Grant<'_>>> = BTreeMap::new();
+pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
+    let mut names: BTreeMap<&str, Vec<&GrantedLease<'_>>> = BTreeMap::new();
     for grant in &case.grants {
         names.entry(grant.name).or_default().push(grant);
     }
     let mut found = Vec::new();
     for (name, mut grants) in names {
+        // Ties by time, so that two grants of one fence are neighbours and compare as twins.
         grants.sort_by_key(|grant| (grant.fence, grant.at));
-        let mut latest: Option<&Grant<'_>> = None;
-        let mut before: Option<&Grant<'_>> = None;
-        case.looked(grants.len());
+        let mut latest: Option<&GrantedLease<'_>> = None;
+        let mut before: Option<&GrantedLease<'_>> = None;
+        case.count_work(grants.len());
         for grant in grants {
-            let broken = |why| Finding {
-                invariant: "I2",
-                at: grant.at,
-                name: name.to_owned(),
-                why,
-            };
+            let broken = |why| Finding { invariant: "I2", at: grant.at, name: name.to_owned(), why };
             if let Some(twin) = before.filter(|twin| twin.fence == grant.fence) {
                 found.push(broken(format!(
                     "fence {} was issued to {} (acquire {}) and to {} (acquire {})",
@@ -37,6 +33,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 )));
             }
             before = Some(grant);
+            // The latest request so far is the strictest bound for every later fence.
             if latest.is_none_or(|latest| grant.sent > latest.sent) {
                 latest = Some(grant);
             }

@@ -1,20 +1,21 @@
-//! I3: a write with a fence older than the newest admitted one is never applied by an enforcing target.
+//! I3: an enforcing target never applies a write with a fence older than the newest admitted one.
 //!
-//! The target's own ledger is the truth, in the order of its commits. What writers were told must agree with it: an
-//! applied write is there, a refused one is not, and only a stale one is refused.
+//! The target's own list of applied writes is the truth, in commit order. The responses that writers
+//! received must agree with it. A confirmed write is in the list, a refused one is not, and only a
+//! stale one is refused.
 
 use std::collections::{BTreeMap, HashSet};
 
 use leasehold_core::Fence;
 
-use crate::history::Wrote;
-use crate::oracle::{Case, Finding};
+use crate::history::WriteOutcome;
+use crate::oracle::{Finding, HistoryIndex};
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut newest: BTreeMap<&str, (Fence, &str)> = BTreeMap::new();
     let mut there: HashSet<(&str, u64)> = HashSet::new();
-    case.looked(case.applied.len());
+    case.count_work(case.applied.len());
     for row in &case.applied {
         there.insert((row.writer, row.write));
         let Some(fence) = row.fence else { continue };
@@ -33,22 +34,20 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             }
         }
     }
-    // Without the ledger there is nothing to compare with.
+    // Without the target's list, which is read at the end, there is nothing to compare with.
     if case.quiet.is_none() {
         return found;
     }
-    for attempt in case.all() {
-        case.looked(attempt.writes.len());
+    for attempt in case.all_attempts() {
+        case.count_work(attempt.writes.len());
         for write in &attempt.writes {
             let applied = there.contains(&(attempt.who, write.number));
-            let stale = newest
-                .get(attempt.name)
-                .zip(write.fence)
-                .is_some_and(|((mark, _), fence)| fence < *mark);
+            let stale =
+                newest.get(attempt.name).zip(write.fence).is_some_and(|((mark, _), fence)| fence < *mark);
             let why = match write.answer {
-                Wrote::Applied if !applied => "was confirmed and is not in the target's ledger",
-                Wrote::Refused if applied => "was refused and is in the target's ledger",
-                Wrote::Refused if !stale => "was refused although no newer fence was ever admitted",
+                WriteOutcome::Applied if !applied => "was confirmed and is not in the target's ledger",
+                WriteOutcome::Refused if applied => "was refused and is in the target's ledger",
+                WriteOutcome::Refused if !stale => "was refused although no newer fence was ever admitted",
                 _ => continue,
             };
             found.push(Finding {

@@ -1,22 +1,23 @@
-//! I5: in a `fence` class no work proceeds past the deadline, and in no class a proof reaches further than a confirmed
-//! lease allows.
+//! I5: in a `fence` class no work runs past the deadline. In no class does a proof reach further than
+//! a confirmed lease allows.
 //!
-//! A claim must lie before its own deadline and before the hold was abandoned. What it takes for proven must be covered by
-//! a request that was sent before and confirmed: a renewal counts from when it was sent, a grant at the latest from when
-//! its event came (how long of an acquire was waiting, a history does not tell).
+//! A claim must lie before its own deadline and before the hold was abandoned. The time it takes for
+//! proven must be covered by a request that was sent before and confirmed. A renewal counts from its
+//! sending. A grant counts at the latest from its event, because a history does not show how long an
+//! acquire waited.
 
-use crate::invariant::{TOLD, ms};
-use crate::oracle::{Attempt, Case, Finding};
+use crate::invariant::{MAX_EVENT_DELAY_NANOS, format_ms};
+use crate::oracle::{Attempt, Finding, HistoryIndex};
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for attempt in case.all() {
-        let Some(terms) = case.terms(attempt) else {
+    for attempt in case.all_attempts() {
+        let Some(terms) = case.widest_terms(attempt) else {
             continue;
         };
-        let confirmed = confirmed(attempt);
-        let abandoned = attempt.first("abandoned");
-        case.looked(attempt.claims.len() + confirmed.len());
+        let confirmed = confirmed_requests(attempt);
+        let abandoned = attempt.first_event_at("abandoned");
+        case.count_work(attempt.claims.len() + confirmed.len());
         for claim in &attempt.claims {
             let mut broken = |why| {
                 found.push(Finding {
@@ -29,37 +30,28 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             if !terms.continues && claim.at >= claim.until {
                 broken(format!(
                     "worked {} past its deadline",
-                    ms(claim.at.saturating_sub(claim.until))
+                    format_ms(claim.at.saturating_sub(claim.until))
                 ));
                 continue;
             }
             if let Some(abandoned) = abandoned.filter(|at| !terms.continues && *at < claim.at) {
-                broken(format!(
-                    "worked {} after it was abandoned",
-                    ms(claim.at - abandoned)
-                ));
+                broken(format!("worked {} after it was abandoned", format_ms(claim.at - abandoned)));
                 continue;
             }
-            // Who fences takes all of its time for proven.
-            let proven = claim.proven_until.map(|proven| {
-                if terms.continues {
-                    proven
-                } else {
-                    proven.max(claim.until)
-                }
-            });
+            // A class that fences treats all of its time as proven.
+            let proven = claim
+                .proven_until
+                .map(|proven| if terms.continues { proven } else { proven.max(claim.until) });
             let Some(proven) = proven else { continue };
-            let known = confirmed.partition_point(|(sent, _)| *sent <= claim.at.saturating_add(TOLD));
-            let best = confirmed
-                .get(..known)
-                .and_then(<[_]>::last)
-                .map(|(_, best)| *best);
+            let known = confirmed
+                .partition_point(|(sent, _)| *sent <= claim.at.saturating_add(MAX_EVENT_DELAY_NANOS));
+            let best = confirmed.get(..known).and_then(<[_]>::last).map(|(_, best)| *best);
             let covered = best.map(|best| best.saturating_add(terms.usable));
             if covered.is_none_or(|covered| proven > covered) {
                 broken(match covered {
                     Some(covered) => format!(
                         "believed in a deadline {} later than its last confirmed lease allows",
-                        ms(proven - covered)
+                        format_ms(proven - covered)
                     ),
                     None => "believed in a lease that nothing had confirmed".to_owned(),
                 });
@@ -69,9 +61,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-/// By when a confirmed request was sent at the earliest: the moment from which its lease counts at the latest, and the
-/// best of those so far.
-fn confirmed(attempt: &Attempt<'_>) -> Vec<(u64, u64)> {
+/// Confirmed requests in order: the earliest time of sending, and the best start of a lease so far.
+fn confirmed_requests(attempt: &Attempt<'_>) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = attempt
         .events
         .iter()
@@ -81,8 +72,8 @@ fn confirmed(attempt: &Attempt<'_>) -> Vec<(u64, u64)> {
                 Some((sent, sent))
             }
             "acquired" => Some((attempt.sent, *at)),
-            // Nobody could work on its strength before. What is proven again without being granted was renewed, which is
-            // told beside it.
+            // No work could rely on it before. A hold that is proven again without a new grant was renewed,
+            // and has a `renewed` event of its own.
             "healed" => Some((*at, *at)),
             "proven_again" if event.detail.as_deref() == Some("retaken") => Some((*at, *at)),
             _ => None,

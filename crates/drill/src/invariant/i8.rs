@@ -1,15 +1,16 @@
-//! I8: unavailable work does not run in a fail-closed class; in a fail-open class it runs, is marked, and is counted
-//! exactly once.
+//! I8: unavailable work does not run in a fail-closed class. In a fail-open class it runs, is marked,
+//! and is counted exactly once.
 
-use crate::history::Answer;
-use crate::invariant::TOLD;
-use crate::oracle::{Attempt, Case, Finding};
+use crate::history::RecordedOutcome;
+use crate::invariant::MAX_EVENT_DELAY_NANOS;
+use crate::oracle::{Attempt, Finding, HistoryIndex};
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for attempt in case.all() {
-        // The class in force when it failed decides; when that was, within its time, only the client knows.
-        let Some((once, always)) = case.fail_open(attempt) else {
+    for attempt in case.all_attempts() {
+        // The class in force at the failure decides. Only the client knows when that was, so every class
+        // in force during the acquire is allowed.
+        let Some((once, always)) = case.was_fail_open(attempt) else {
             continue;
         };
         let mut broken = |at, why: &str| {
@@ -24,36 +25,40 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             continue;
         };
         match answer {
-            Answer::Unavailable | Answer::Busy | Answer::Closed | Answer::Cancelled | Answer::Unknown => {
+            RecordedOutcome::Unavailable
+            | RecordedOutcome::Busy
+            | RecordedOutcome::Closed
+            | RecordedOutcome::Cancelled
+            | RecordedOutcome::Unknown => {
                 if let Some(claim) = attempt.claims.first() {
                     broken(claim.at, "worked although its acquire was refused");
                 }
-                if answer == Answer::Unavailable && always {
+                if answer == RecordedOutcome::Unavailable && always {
                     broken(at, "was refused although its class is fail-open");
                 }
             }
-            Answer::LocalOnly => {
+            RecordedOutcome::LocalOnly => {
                 if !once {
                     broken(at, "runs without a lease although its class is fail-closed");
                 }
                 if fence.is_some() {
                     broken(at, "runs without a lease and shows a fence");
                 }
-                if count(attempt, "fell_back") != 1 {
+                if count_events_named(attempt, "fell_back") != 1 {
                     broken(at, "runs without a lease and was not counted exactly once");
                 }
-                // A lease that healed may be seen by the worker a little before its event is written down.
-                let healed = attempt.first("healed");
+                // A worker may see a healed lease slightly before the event is recorded.
+                let healed = attempt.first_event_at("healed");
                 let early = attempt.claims.iter().find(|claim| {
                     claim.proven_until.is_some()
-                        && healed.is_none_or(|healed| claim.at.saturating_add(TOLD) < healed)
+                        && healed.is_none_or(|healed| claim.at.saturating_add(MAX_EVENT_DELAY_NANOS) < healed)
                 });
                 if let Some(early) = early {
                     broken(early.at, "took its local lock for a distributed one");
                 }
             }
-            Answer::Held => {
-                if count(attempt, "fell_back") > 0 {
+            RecordedOutcome::Held => {
+                if count_events_named(attempt, "fell_back") > 0 {
                     broken(at, "fell back and says that it holds a lease");
                 }
             }
@@ -62,10 +67,6 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-fn count(attempt: &Attempt<'_>, event: &str) -> usize {
-    attempt
-        .events
-        .iter()
-        .filter(|(_, seen)| seen.event == event)
-        .count()
+fn count_events_named(attempt: &Attempt<'_>, event: &str) -> usize {
+    attempt.events.iter().filter(|(_, seen)| seen.event == event).count()
 }

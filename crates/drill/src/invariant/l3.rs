@@ -1,9 +1,10 @@
-//! L3: cancelled or crashed callers leave nothing: tasks, waiters, undos and places in the process return to the baseline.
+//! L3: cancelled or crashed callers leave nothing. Tasks, waiters, undos and queue entries return to
+//! the baseline.
 
-use crate::oracle::{Case, Finding};
+use crate::oracle::{Finding, HistoryIndex};
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
-    let left = case.remains.iter().filter(|(.., count)| *count > 0);
+pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
+    let left = case.leftovers.iter().filter(|(.., count)| *count > 0);
     left.map(|(at, who, kind, count)| Finding {
         invariant: "L3",
         at: *at,

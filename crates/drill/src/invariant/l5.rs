@@ -1,20 +1,21 @@
-//! L5: after faults end, everything heals without a restart: every acquire is granted in its turn.
+//! L5: after faults end, everything heals without a restart, and every acquire is granted in turn.
 //!
-//! After the calm an acquire that is refused, or is never answered, shows a breaker, a waiter or a lease that is stuck.
+//! After the calm, an acquire that is refused or never answered shows a stuck breaker, waiter or lease.
 
-use crate::history::Answer;
-use crate::oracle::{Case, Finding};
+use crate::history::RecordedOutcome;
+use crate::oracle::{Finding, HistoryIndex};
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
     let Some(calm) = case.calm else {
         return Vec::new();
     };
     let mut found = Vec::new();
-    for attempt in case.all() {
+    for attempt in case.all_attempts() {
         let (at, why) = match attempt.answered {
-            Some((_, Answer::Held, _)) => continue,
+            Some((_, RecordedOutcome::Held, _)) => continue,
             Some((at, answer, _)) if attempt.sent >= calm => (at, format!("was answered {answer:?}")),
-            None if !case.killed.contains_key(attempt.who) => (case.end, "was never answered".to_owned()),
+            // A killed client's acquire may stay unanswered; any other must end.
+            None if !case.killed_at.contains_key(attempt.who) => (case.end, "was never answered".to_owned()),
             _ => continue,
         };
         found.push(Finding {

@@ -1,10 +1,11 @@
-//! The promises, one file each, as far as a history can show them. Their numbers are those of the semantics.
+//! The promises, one file each, as far as a history can show them. The numbers are those of the
+//! semantics.
 //!
-//! L2, L3, L5 and L6 are judged only where a history says that it has become calm ([`judged`]); L1 shows there as an acquire that is not
-//! granted (L5), and a lease that outlives its time as I6.
+//! L2, L3, L5 and L6 are judged only if the history has a calm ([`judged_invariants`]). L1 shows there
+//! as an acquire that is not granted (L5). A lease that outlives its TTL shows as I6.
 //!
-//! Not here: I4 and I7 are about single messages that a history of a whole drill does not show (conformance and
-//! simulation check them); I11 and I12 are about what no drill does yet.
+//! Not here: I4 and I7 are about single messages, which a history does not contain; conformance and
+//! simulation check them. I11 and I12 are about situations that no drill creates yet.
 
 mod i1;
 mod i10;
@@ -21,18 +22,19 @@ mod l5;
 mod l6;
 
 #[cfg(feature = "drills")]
-pub(crate) use i10::COUNTERS;
+pub use i10::COMPARED_COUNTERS;
 
-use crate::oracle::{Case, Finding};
+use crate::oracle::{Finding, HistoryIndex};
 
-/// By how much later than it happened a renewal or a grant may be told: another thread may work on its strength before that.
-const TOLD: u64 = 20_000_000;
+// A renewal or grant is recorded this much after it happened, at most. Another thread may already
+// work under it by then.
+const MAX_EVENT_DELAY_NANOS: u64 = 20_000_000;
 
-/// Looks at a case.
-pub type Check = fn(&Case<'_>) -> Vec<Finding>;
+/// Checks one invariant of an indexed history.
+pub type InvariantCheck = fn(&HistoryIndex<'_>) -> Vec<Finding>;
 
 /// Every invariant that is checked, with its number.
-pub const ALL: &[(&str, Check)] = &[
+pub const ALL_INVARIANTS: &[(&str, InvariantCheck)] = &[
     ("I1", i1::check),
     ("I2", i2::check),
     ("I3", i3::check),
@@ -48,23 +50,23 @@ pub const ALL: &[(&str, Check)] = &[
     ("L6", l6::check),
 ];
 
-/// Those that this history can show: what it never looked at, it does not judge.
+/// The invariants that this history can show.
 #[must_use]
-pub fn judged(case: &Case<'_>) -> Vec<&'static str> {
+pub fn judged_invariants(case: &HistoryIndex<'_>) -> Vec<&'static str> {
     let calm = case.calm.is_some();
     let shown = |number: &str| match number {
         "L2" | "L5" | "L6" => calm,
-        // Whoever says that it is calm looks for what remains; only what is there is worth a line.
-        "L3" => calm || !case.remains.is_empty(),
+        // The party that records a calm also looks for leftovers, and records only those it finds.
+        "L3" => calm || !case.leftovers.is_empty(),
         _ => true,
     };
-    let numbers = ALL.iter().map(|(number, _)| *number);
+    let numbers = ALL_INVARIANTS.iter().map(|(number, _)| *number);
     numbers.filter(|number| shown(number)).collect()
 }
 
 /// What an invariant promises, in one line, for reports.
 #[must_use]
-pub fn promise(number: &str) -> &'static str {
+pub fn promise_text(number: &str) -> &'static str {
     match number {
         "I1" => "at most one holder of a name at any instant",
         "I2" => "fences of a name only grow, and none is issued twice",
@@ -83,7 +85,7 @@ pub fn promise(number: &str) -> &'static str {
     }
 }
 
-/// Milliseconds, for sentences.
-pub(crate) fn ms(nanos: u64) -> String {
+/// Formats nanoseconds as milliseconds.
+pub(crate) fn format_ms(nanos: u64) -> String {
     format!("{:.1} ms", nanos as f64 / 1e6)
 }

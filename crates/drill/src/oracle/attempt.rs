@@ -1,154 +1,148 @@
-//! What a history is made of once it is in order: acquires with what came of them, grants, rows of the target, and the terms
-//! of their classes.
+//! The parts of an indexed history: acquires with their consequences, grants, applied writes and the
+//! terms of classes.
 
 use leasehold_core::Fence;
 
-use crate::history::{Answer, Transition, Wrote};
+use crate::history::{ClientEvent, RecordedOutcome, WriteOutcome};
 
-/// The terms of a class.
+/// The terms of a class. Durations are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
-    /// How long a lease lives.
+pub struct ClassTerms {
+    /// How long the store keeps a lease.
     pub ttl: u64,
-    /// How much of that a holder may use.
+    /// How much of that the holder may use.
     pub usable: u64,
-    /// Runs without a lease if the store cannot be asked.
+    /// Works without a lease if the store is unavailable.
     pub fail_open: bool,
-    /// Goes on when a lease can no longer be proven.
+    /// Works on when its lease is no longer proven.
     pub continues: bool,
 }
 
-/// A holder looked and believed.
+/// What a holder believed when it checked its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
-    /// When.
+pub struct HoldClaim {
+    /// When it checked.
     pub at: u64,
-    /// Until when it believed it may act.
+    /// Until when it believed that it may work.
     pub until: u64,
-    /// Until when it believed that nobody else can be granted it.
+    /// Until when it believed that no other client can be granted the name.
     pub proven_until: Option<u64>,
-    /// With which fence.
+    /// Fence of the hold.
     pub fence: Option<Fence>,
 }
 
-/// A write at the target, as its writer knows it.
+/// A write to the target, as its writer knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Write {
-    /// Which of the client's writes.
+pub struct TargetWrite {
+    /// The client's number of the write.
     pub number: u64,
     /// When it was answered.
     pub at: u64,
-    /// With which fence.
+    /// Fence of the write.
     pub fence: Option<Fence>,
-    /// What the target said.
-    pub answer: Wrote,
+    /// The target's response.
+    pub answer: WriteOutcome,
 }
 
-/// How the caller of the work was told of its end.
+/// What the caller of the work received at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ending {
-    /// When.
+pub struct WorkReport {
+    /// When it received it.
     pub at: u64,
-    /// The work's result, if it was handed on.
+    /// The work's result, if it received one.
     pub value: Option<u64>,
-    /// The lease was lost.
+    /// It was told that the lease was lost.
     pub lost: bool,
 }
 
-/// One acquire and what came of it.
+/// One acquire and its consequences.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt<'a> {
-    /// Whose.
+    /// The client that asked.
     pub who: &'a str,
-    /// Which of the client's.
+    /// The client's number of the acquire.
     pub number: u64,
-    /// Of which lock.
+    /// The lock's name.
     pub name: &'a str,
-    /// Under which class.
+    /// The class it was acquired under.
     pub class: &'a str,
     /// When it began.
     pub sent: u64,
-    /// When and how it was answered; `None` if that is unknown.
-    pub answered: Option<(u64, Answer, Option<Fence>)>,
-    /// What its holder believed, in order.
-    pub claims: Vec<Claim>,
-    /// What its holder wrote, in order.
-    pub writes: Vec<Write>,
-    /// When it began to give the lease back.
+    /// When and how it was answered; `None` if it never was.
+    pub answered: Option<(u64, RecordedOutcome, Option<Fence>)>,
+    /// What its holder believed, in order of time.
+    pub claims: Vec<HoldClaim>,
+    /// Its writes, in order of time.
+    pub writes: Vec<TargetWrite>,
+    /// When it began to release the lease.
     pub releasing: Option<u64>,
     /// The work's own result.
     pub returned: Option<u64>,
-    /// What the caller was told.
-    pub reported: Option<Ending>,
+    /// What the caller of the work received.
+    pub reported: Option<WorkReport>,
     /// The events of its hold, in order.
-    pub events: Vec<(u64, &'a Transition)>,
-    /// Every fence that it was granted, and before when that was not.
+    pub events: Vec<(u64, &'a ClientEvent)>,
+    /// Every fence it was granted, with the earliest time of that grant.
     pub granted: Vec<(Fence, u64)>,
 }
 
 impl Attempt<'_> {
-    /// When the first event of this name came.
+    /// Time of the first event with this name.
     #[must_use]
-    pub fn first(&self, event: &str) -> Option<u64> {
-        self.events
-            .iter()
-            .find(|(_, seen)| seen.event == event)
-            .map(|(at, _)| *at)
+    pub fn first_event_at(&self, event: &str) -> Option<u64> {
+        self.events.iter().find(|(_, seen)| seen.event == event).map(|(at, _)| *at)
     }
 
     /// From when on its holder claims nothing more.
     #[must_use]
-    pub fn over(&self) -> Option<u64> {
-        [self.releasing, self.first("abandoned")]
-            .into_iter()
-            .flatten()
-            .min()
+    pub fn claims_end(&self) -> Option<u64> {
+        [self.releasing, self.first_event_at("abandoned")].into_iter().flatten().min()
     }
 
-    /// From when on it is over: the hold for its holder, or an acquire that was answered without one. Nothing if that is
-    /// unknown: it may have been granted all the same.
+    /// When the hold ended for its holder, or when the acquire ended without one. `None` if unknown: it
+    /// may have been granted.
     #[must_use]
-    pub fn ended(&self) -> Option<u64> {
+    pub fn ended_at(&self) -> Option<u64> {
         match self.answered? {
-            (_, Answer::Held | Answer::LocalOnly, _) => self.over(),
-            (_, Answer::Unknown, _) => None,
+            (_, RecordedOutcome::Held | RecordedOutcome::LocalOnly, _) => self.claims_end(),
+            (_, RecordedOutcome::Unknown, _) => None,
             (at, ..) => Some(at),
         }
     }
 }
 
-/// A lease that the store has granted.
+/// A lease that the store granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant<'a> {
-    /// Of which lock.
+pub struct GrantedLease<'a> {
+    /// The lock's name.
     pub name: &'a str,
-    /// To whom.
+    /// The client it was granted to.
     pub who: &'a str,
-    /// To which attempt of theirs.
+    /// The client's number of the acquire.
     pub attempt: u64,
-    /// With which fence.
+    /// Fence of the lease.
     pub fence: Fence,
-    /// Not before.
+    /// Earliest time of the grant.
     pub sent: u64,
-    /// Not after.
+    /// Latest time of the grant.
     pub at: u64,
 }
 
-/// A row of the target's ledger.
+/// A write that the target applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Applied<'a> {
-    /// When the ledger was read.
+pub struct AppliedWrite<'a> {
+    /// When the target was read.
     pub at: u64,
-    /// The place in the order of commits.
+    /// Position in the order of commits.
     pub place: u64,
-    /// Under which lock.
+    /// The lock's name.
     pub name: &'a str,
-    /// Whose.
+    /// The client that sent it.
     pub writer: &'a str,
-    /// Which of theirs.
+    /// The client's number of the write.
     pub write: u64,
-    /// The task that it ended.
+    /// The task that it finished.
     pub task: Option<u64>,
-    /// With which fence.
+    /// Fence of the write.
     pub fence: Option<Fence>,
 }

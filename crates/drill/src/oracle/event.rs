@@ -1,19 +1,17 @@
-//! What the names of events mean to the checker: written down again on purpose, not shared with the code that emits them.
+//! What event names mean to the oracle. Repeated here on purpose: sharing the emitting code would
+//! share its mistakes.
 
 use leasehold_core::Fence;
 
-use crate::history::Transition;
+use crate::history::ClientEvent;
 
-/// The event ends an acquire, one way or another.
-pub(super) fn begins(event: &str) -> bool {
-    matches!(
-        event,
-        "acquired" | "fell_back" | "busy" | "unavailable" | "cancelled"
-    )
+/// The event ends an acquire, and is the first one of its hold.
+pub(super) fn begins_hold(event: &str) -> bool {
+    matches!(event, "acquired" | "fell_back" | "busy" | "unavailable" | "cancelled")
 }
 
-/// The fence that this event says was granted.
-pub(crate) fn granted(event: &Transition) -> Option<Fence> {
+/// The fence that was granted, if the event reports a grant.
+pub(crate) fn granted_fence(event: &ClientEvent) -> Option<Fence> {
     match event.event.as_str() {
         "acquired" | "healed" => event.fence,
         "proven_again" if event.detail.as_deref() == Some("retaken") => event.fence,

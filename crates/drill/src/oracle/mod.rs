@@ -1,20 +1,21 @@
-//! The checker: reads a history and says which promises it breaks.
+//! The oracle: reads a history and reports which promises it breaks.
 //!
-//! It is apart from the code it checks: it knows the lines of a history and the numbered invariants, nothing of
-//! clients, keepers or stores. [`Case`] puts the lines in order (what belongs to which acquire, which grants there were);
-//! each invariant in [`invariant`] then looks at the case and reports [`Finding`]s.
+//! It is independent of the code it checks. It knows the records of a history and the numbered
+//! invariants, nothing of clients, keepers or stores. [`HistoryIndex`] assigns records to acquires and
+//! collects the grants. Each check in [`invariant`] then reads the index and returns [`Finding`]s.
 //!
-//! An acquire without an answer may have been granted at any moment after it was sent: it can excuse a lease that was
-//! seen, and it never proves anything. Everything is sorted and swept, O(n log n) in the number of lines.
+//! An acquire without an answer may have been granted at any time after it was sent. It can excuse a
+//! lease that was found, and it never proves anything. Every check sorts and sweeps: O(n log n) in the
+//! number of records.
 
 mod attempt;
-mod case;
 mod event;
+mod index;
 
-pub use attempt::{Attempt, Claim, Ending, Grant, Terms, Write};
-pub use case::Case;
+pub use attempt::{Attempt, ClassTerms, GrantedLease, HoldClaim, TargetWrite, WorkReport};
 #[cfg(feature = "drills")]
-pub(crate) use event::granted;
+pub(crate) use event::granted_fence;
+pub use index::HistoryIndex;
 
 use crate::history::History;
 use crate::invariant;
@@ -22,44 +23,44 @@ use crate::invariant;
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Which invariant.
+    /// Number of the invariant, such as `I1`.
     pub invariant: &'static str,
     /// When it shows, in nanoseconds of the host's boot clock.
     pub at: u64,
-    /// On which lock.
+    /// The lock's name, or `-`.
     pub name: String,
-    /// What is wrong, in words.
+    /// Description for people.
     pub why: String,
 }
 
-/// What the checker says about a history.
+/// The oracle's result for a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// In the order of time; at most [`MOST_FINDINGS`] of each invariant.
+    /// In order of time; at most [`MAX_FINDINGS`] of each invariant.
     pub findings: Vec<Finding>,
-    /// Findings beyond that bound.
-    pub more: usize,
-    /// Lines are missing: no finding is worth less, but *clean* is.
+    /// Number of findings beyond that limit.
+    pub dropped_findings: usize,
+    /// Records are missing. Findings are still valid, but *clean* is worthless.
     pub incomplete: bool,
-    /// Why it is incomplete: the first thing that is missing.
-    pub lacks: Option<String>,
-    /// The invariants that this history can show; of the others it says nothing.
-    pub judged: Vec<&'static str>,
-    /// How many lines were judged.
+    /// The first thing that is missing.
+    pub missing: Option<String>,
+    /// The invariants that this history can show. It says nothing about the others.
+    pub judged_invariants: Vec<&'static str>,
+    /// Number of records.
     pub records: usize,
-    /// How many grants there were.
+    /// Number of grants.
     pub grants: usize,
-    /// How many writes the target applied.
+    /// Number of writes that the target applied.
     pub applied: usize,
-    /// How many things the checker looked at, over all its passes: the work it did, counted and not timed.
-    pub looks: u64,
+    /// Number of items examined, over all passes: the work, counted instead of timed.
+    pub work_count: u64,
 }
 
-/// The most findings of one invariant that are kept: a blind store breaks the same promise thousands of times.
-pub const MOST_FINDINGS: usize = 100;
+/// The most findings kept per invariant: a broken store breaks the same promise thousands of times.
+pub const MAX_FINDINGS: usize = 100;
 
 impl Judgement {
-    /// Nothing is broken and nothing is missing.
+    /// No promise is broken and no record is missing.
     #[must_use]
     pub fn clean(&self) -> bool {
         self.findings.is_empty() && !self.incomplete
@@ -75,27 +76,28 @@ impl Judgement {
 /// Judges a history.
 #[must_use]
 pub fn judge(history: &History) -> Judgement {
-    let case = Case::new(&history.records);
+    let case = HistoryIndex::new(&history.records);
     let (mut findings, mut more) = (Vec::new(), 0);
-    for (number, check) in invariant::ALL {
+    for (number, check) in invariant::ALL_INVARIANTS {
         let mut found = check(&case);
         debug_assert!(found.iter().all(|found| found.invariant == *number));
         found.sort_by_key(|found| found.at);
-        more += found.len().saturating_sub(MOST_FINDINGS);
-        found.truncate(MOST_FINDINGS);
+        more += found.len().saturating_sub(MAX_FINDINGS);
+        // Per invariant, so that one broken promise does not hide another.
+        found.truncate(MAX_FINDINGS);
         findings.append(&mut found);
     }
     findings.sort_by_key(|found| found.at);
-    let lacks = history.lacks().or_else(|| case.lacks());
+    let lacks = history.missing().or_else(|| case.missing());
     Judgement {
         findings,
-        more,
+        dropped_findings: more,
         incomplete: lacks.is_some(),
-        lacks,
-        judged: invariant::judged(&case),
+        missing: lacks,
+        judged_invariants: invariant::judged_invariants(&case),
         records: history.records.len(),
         grants: case.grants.len(),
         applied: case.applied.len(),
-        looks: case.looks(),
+        work_count: case.work_count(),
     }
 }

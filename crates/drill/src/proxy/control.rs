@@ -1,5 +1,5 @@
-//! Orders as lines of text, for people with `nc` and for scripts. Each line is answered by any number of lines, the last
-//! of which is `ok` or begins with `error`.
+//! The control socket: commands as lines of text, for `nc` and for scripts. Each command is
+//! answered by any number of lines; the last one is `ok` or starts with `error`.
 
 use std::fmt::Write;
 use std::io;
@@ -14,14 +14,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::Error;
-use super::handle::Handle;
+use super::handle::ProxyHandle;
 
-/// The longest order.
-const MAX_LINE: usize = 4096;
-/// How many may give orders at a time.
-const SEATS: usize = 16;
-/// How long to wait after the operating system refused a connection.
-const BREATH: Duration = Duration::from_millis(20);
+const MAX_CONTROL_LINE_BYTES: usize = 4096;
+const MAX_CONTROL_CLIENTS: usize = 16;
+const CONTROL_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 const HELP: &str = "\
 add TYPE key=value…   put a toxic in force: latency latency= jitter= | bandwidth rate= | slow_close delay= | timeout timeout= |
@@ -36,22 +33,28 @@ stats, history        counters; the faults so far
 quit                  close this connection
 ";
 
-/// Takes orders until the proxy is stopped.
-pub(super) async fn run(listener: TcpListener, handle: Handle, clock: SharedClock, stop: CancellationToken) {
-    let (tasks, seats) = (TaskTracker::new(), Arc::new(Semaphore::new(SEATS)));
+/// Serves control clients until the proxy is stopped.
+pub(super) async fn run(
+    listener: TcpListener,
+    handle: ProxyHandle,
+    clock: SharedClock,
+    stop: CancellationToken,
+) {
+    let (tasks, seats) = (TaskTracker::new(), Arc::new(Semaphore::new(MAX_CONTROL_CLIENTS)));
     let accept = async {
         while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
             let Ok((stream, _)) = listener.accept().await else {
-                // Out of sockets, perhaps: for a moment only.
-                clock.sleep(BREATH).await;
+                // The process may be out of file descriptors: retry, but do not spin.
+                clock.sleep(CONTROL_RETRY_DELAY).await;
                 continue;
             };
             let (handle, stop) = (handle.clone(), stop.clone());
             tasks.spawn(async move {
                 let _seat = seat;
                 tokio::select! {
-                    // Whoever gave the orders is gone: there is nobody to tell.
-                    _ = converse(stream, &handle) => {}
+                    // An I/O error means that the control client has disconnected: no reader is
+                    // left.
+                    _ = serve_client(stream, &handle) => {}
                     () = stop.cancelled() => {}
                 }
             });
@@ -65,7 +68,7 @@ pub(super) async fn run(listener: TcpListener, handle: Handle, clock: SharedCloc
     tasks.wait().await;
 }
 
-async fn converse(mut stream: TcpStream, handle: &Handle) -> io::Result<()> {
+async fn serve_client(mut stream: TcpStream, handle: &ProxyHandle) -> io::Result<()> {
     let mut pending = Vec::new();
     loop {
         let mut chunk = [0; 1024];
@@ -81,25 +84,23 @@ async fn converse(mut stream: TcpStream, handle: &Handle) -> io::Result<()> {
                 return stream.write_all(b"ok\n").await;
             }
             let mut answer = String::new();
-            match obey(line.trim(), handle, &mut answer).await {
+            match run_command(line.trim(), handle, &mut answer).await {
                 Ok(()) => answer.push_str("ok\n"),
-                // One line whatever was sent: the reader counts on it.
+                // The error may quote the client's input. The protocol needs it on one line.
                 Err(error) => {
                     answer = format!("error {}\n", error.to_string().replace(char::is_control, " "))
                 }
             }
             stream.write_all(answer.as_bytes()).await?;
         }
-        if pending.len() > MAX_LINE {
-            return stream
-                .write_all(b"error an order is one line of at most 4096 bytes\n")
-                .await;
+        if pending.len() > MAX_CONTROL_LINE_BYTES {
+            return stream.write_all(b"error an order is one line of at most 4096 bytes\n").await;
         }
     }
 }
 
-/// Carries out one order. What it has to tell goes to `answer`.
-async fn obey(line: &str, handle: &Handle, answer: &mut String) -> Result<(), Error> {
+/// Executes one command and appends its output to `answer`.
+async fn run_command(line: &str, handle: &ProxyHandle, answer: &mut String) -> Result<(), Error> {
     let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     match verb {
@@ -111,15 +112,15 @@ async fn obey(line: &str, handle: &Handle, answer: &mut String) -> Result<(), Er
         "enable" => handle.enable().await?,
         "list" => {
             for toxic in handle.toxics() {
-                tell(answer, format_args!("{toxic}"));
+                push_line(answer, format_args!("{toxic}"));
             }
-            tell(answer, format_args!("enabled={}", handle.is_enabled()));
+            push_line(answer, format_args!("enabled={}", handle.is_enabled()));
         }
-        "stats" => stats(handle, answer),
+        "stats" => push_stats(handle, answer),
         "history" => {
             for fault in handle.history() {
-                let stream = fault.stream.map_or("both", super::Stream::word);
-                tell(
+                let stream = fault.stream.map_or("both", super::StreamDirection::as_str);
+                push_line(
                     answer,
                     format_args!(
                         "at_ms={} connection={} toxic={} type={} stream={stream}",
@@ -137,7 +138,7 @@ async fn obey(line: &str, handle: &Handle, answer: &mut String) -> Result<(), Er
     Ok(())
 }
 
-fn stats(handle: &Handle, answer: &mut String) {
+fn push_stats(handle: &ProxyHandle, answer: &mut String) {
     let stats = handle.stats();
     let plain = [
         ("connections", stats.connections),
@@ -152,14 +153,14 @@ fn stats(handle: &Handle, answer: &mut String) {
         ("forgotten", stats.forgotten),
     ];
     for (name, value) in plain {
-        tell(answer, format_args!("{name}={value}"));
+        push_line(answer, format_args!("{name}={value}"));
     }
     for (kind, value) in stats.faults {
-        tell(answer, format_args!("faults.{kind}={value}"));
+        push_line(answer, format_args!("faults.{kind}={value}"));
     }
 }
 
-fn tell(answer: &mut String, line: std::fmt::Arguments<'_>) {
+fn push_line(answer: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = writeln!(answer, "{line}");
 }

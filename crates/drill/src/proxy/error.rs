@@ -1,47 +1,48 @@
-//! What can go wrong when a proxy is started or given an order.
+//! Errors of starting and controlling a proxy.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a proxy did not start or did not take an order. The proxied connections' own troubles are not errors here: they
-/// are the proxy's work, and are counted in [`Stats`](super::Stats).
+/// Why a proxy did not start or rejected a command. Failures of the proxied connections are not
+/// errors of the proxy: they are counted in [`ProxyStats`](super::ProxyStats).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address could not be listened on: choose another port, or 0 for a free one.
+    /// The address cannot be bound: choose another port, or 0 for a free one.
     #[error("cannot listen on {address}: choose another port, or 0 for a free one")]
     Bind {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The address can be reached from other machines: say [`Config::expose`](super::Config::expose) if that is meant.
+    /// Other machines can reach the address: call
+    /// [`ProxyConfig::expose`](super::ProxyConfig::expose) to allow that.
     #[error(
         "{address} can be reached from other machines; a fault proxy listens on the loopback interface unless told to be exposed"
     )]
     Exposed {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// A toxic that cannot be meant as it was written.
+    /// A toxic with invalid parameters.
     #[error("{field}: {why}")]
     Invalid {
-        /// The attribute, as it is written in the text form.
+        /// The attribute's name in the text form.
         field: String,
-        /// What is wrong, and what is allowed.
+        /// What is wrong with it, and which values are allowed.
         why: String,
     },
-    /// A toxic of that name is in force already: remove it first, or give this one a name of its own.
+    /// A toxic of that name is already in force: remove it first, or choose another name.
     #[error("there is a toxic named `{name}` already: remove it first, or say name=… for another one")]
-    Taken {
-        /// The name of both.
+    DuplicateToxic {
+        /// The duplicate name.
         name: String,
     },
-    /// No toxic of that name is in force: `list` shows those that are.
+    /// No toxic of that name is in force; `list` shows all.
     #[error("there is no toxic named `{name}`: `list` shows those in force")]
-    Unknown {
-        /// The name that was asked for.
+    UnknownToxic {
+        /// The requested name.
         name: String,
     },
     /// The proxy has been stopped: start a new one.
@@ -51,9 +52,6 @@ pub enum Error {
 
 impl Error {
     pub(super) fn invalid(field: &str, why: impl Into<String>) -> Self {
-        Self::Invalid {
-            field: field.to_owned(),
-            why: why.into(),
-        }
+        Self::Invalid { field: field.to_owned(), why: why.into() }
     }
 }

@@ -1,4 +1,4 @@
-//! The proxy as its users see it: an owner that ends it, and handles that give orders.
+//! The proxy's public API: [`Proxy`] owns it and stops it, [`ProxyHandle`]s control it.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -8,94 +8,92 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::catalog::Catalog;
-use super::config::Config;
+use super::config::ProxyConfig;
 use super::control;
 use super::error::Error;
-use super::gateway::{self, Port, Shared};
-use super::record::{Fault, Record, Stats};
+use super::listener::{self, ProxyState, ReservedPort};
+use super::recorder::{InjectedFault, ProxyRecorder, ProxyStats};
+use super::registry::ToxicRegistry;
 use super::toxic::Toxic;
 
-/// What a proxy has to tell at its end.
+/// Counters and faults of a stopped proxy.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Report {
-    /// The counters.
-    pub stats: Stats,
-    /// The faults, in the order in which they hit.
-    pub history: Vec<Fault>,
+pub struct ProxyReport {
+    /// Counters at the time of the stop.
+    pub stats: ProxyStats,
+    /// The injected faults, in order of time.
+    pub history: Vec<InjectedFault>,
 }
 
-/// Gives orders to a proxy. Cheap to clone; does not keep the proxy alive.
+/// Controls a proxy. Cheap to clone; does not keep the proxy alive.
 #[derive(Debug, Clone)]
-pub struct Handle {
+pub struct ProxyHandle {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
-impl Handle {
-    /// Where clients connect to.
+impl ProxyHandle {
+    /// The address for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Puts a toxic in force, on open connections too.
+    /// Puts a toxic in force, also on open connections.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it cannot be meant so, [`Error::Taken`] if its name is.
+    /// [`Error::Invalid`] for invalid parameters, [`Error::DuplicateToxic`] if its name is in use.
     pub fn add(&self, toxic: Toxic) -> Result<(), Error> {
         toxic.check(self.shared.config.protocol)?;
         tracing::info!(%toxic, "toxic added");
-        self.shared.catalog.add(toxic)
+        self.shared.registry.add(toxic)
     }
 
-    /// Takes a toxic out of force. What it held back goes on at once.
+    /// Removes a toxic. Data that it held back is delivered at once.
     ///
     /// # Errors
-    /// [`Error::Unknown`] if there is none of that name.
+    /// [`Error::UnknownToxic`] if no toxic has that name.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        self.shared.catalog.remove(name)?;
+        self.shared.registry.remove(name)?;
         tracing::info!(toxic = name, "toxic removed");
         Ok(())
     }
 
-    /// The toxics in force, in the order in which they were added.
+    /// The toxics in force, in the order of addition.
     #[must_use]
     pub fn toxics(&self) -> Vec<Toxic> {
-        let entries = self.shared.catalog.entries();
+        let entries = self.shared.registry.entries();
         entries.iter().map(|entry| entry.toxic.clone()).collect()
     }
 
-    /// Down: from now on connections are refused, and those that were open are closed. The port stays reserved.
+    /// Refuses new connections and closes the open ones. The port stays reserved.
     ///
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn disable(&self) -> Result<(), Error> {
-        self.switch(false).await
+        self.set_enabled(false).await
     }
 
-    /// Up again. When this answers, connections are accepted.
+    /// Accepts connections again. They are accepted by the time this returns.
     ///
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn enable(&self) -> Result<(), Error> {
-        self.switch(true).await
+        self.set_enabled(true).await
     }
 
-    /// From now on new connections lead there, as after a fail-over that moved the address. Open ones stay where they are.
+    /// Sends new connections to another server, as after a fail-over that moved the address. Open
+    /// connections stay.
     pub fn redirect(&self, upstream: SocketAddr) {
         tracing::info!(%upstream, "redirected");
-        *self
-            .shared
-            .upstream
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = upstream;
+        *self.shared.upstream.lock().unwrap_or_else(PoisonError::into_inner) = upstream;
     }
 
-    async fn switch(&self, on: bool) -> Result<(), Error> {
-        self.shared.wanted.send_replace(on);
-        let mut up = self.shared.up.subscribe();
+    async fn set_enabled(&self, on: bool) -> Result<(), Error> {
+        self.shared.listen_wanted.send_replace(on);
+        // Waits for the listener task: callers rely on the port being open or closed afterwards.
+        let mut up = self.shared.is_listening.subscribe();
         tokio::select! {
             biased;
             () = self.shared.stop.cancelled() => Err(Error::Stopped),
@@ -106,53 +104,54 @@ impl Handle {
     /// Whether connections are accepted.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        *self.shared.up.borrow()
+        *self.shared.is_listening.borrow()
     }
 
-    /// The network is well again: no toxics, and up.
+    /// Removes all toxics and enables the proxy.
     ///
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn heal(&self) -> Result<(), Error> {
-        self.shared.catalog.clear();
+        self.shared.registry.clear();
         tracing::info!("healed: no toxic is in force");
         self.enable().await
     }
 
-    /// What went through so far.
+    /// The counters so far.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.shared.record.stats()
+    pub fn stats(&self) -> ProxyStats {
+        self.shared.recorder.stats()
     }
 
-    /// The faults so far, in the order in which they hit.
+    /// The injected faults so far, in order of time.
     #[must_use]
-    pub fn history(&self) -> Vec<Fault> {
-        self.shared.record.history()
+    pub fn history(&self) -> Vec<InjectedFault> {
+        self.shared.recorder.history()
     }
 }
 
-/// Owns a running proxy; orders are given through [`Handle`], to which it derefs.
+/// Owns a running proxy. Derefs to [`ProxyHandle`], which controls it.
 ///
-/// Dropping it ends it soon, without waiting: connections are closed by their tasks. [`stop`](Self::stop) waits until
-/// nothing is left.
+/// Dropping it stops the proxy without waiting: its tasks close their connections shortly after.
+/// [`stop`](Self::stop) waits until no task is left.
 #[derive(Debug)]
 pub struct Proxy {
-    handle: Handle,
+    handle: ProxyHandle,
     control: Option<SocketAddr>,
     tasks: Vec<JoinHandle<()>>,
     stop: CancellationToken,
 }
 
 impl Proxy {
-    /// Listens. When this answers, clients can connect.
+    /// Starts to listen. Clients can connect as soon as this returns.
     ///
     /// # Errors
-    /// [`Error::Exposed`] for an address that others can reach, [`Error::Bind`] for one that is not free.
-    pub async fn start(config: Config) -> Result<Self, Error> {
+    /// [`Error::Exposed`] for an address that other machines can reach, [`Error::Bind`] for one
+    /// that is in use.
+    pub async fn start(config: ProxyConfig) -> Result<Self, Error> {
         config.check()?;
         let bind = |address| move |source| Error::Bind { address, source };
-        let port = Port::reserve(config.listen).map_err(bind(config.listen))?;
+        let port = ReservedPort::reserve(config.listen).map_err(bind(config.listen))?;
         let listener = port.listen().map_err(bind(config.listen))?;
         let address = port.address();
         let orders = match config.control {
@@ -161,69 +160,53 @@ impl Proxy {
         };
         let control = orders.as_ref().and_then(|orders| orders.local_addr().ok());
         let stop = CancellationToken::new();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             seed: config.random.bits(),
-            record: Arc::new(Record::new(Arc::clone(&config.clock), config.history)),
-            catalog: Catalog::new(),
+            recorder: Arc::new(ProxyRecorder::new(Arc::clone(&config.clock), config.history)),
+            registry: ToxicRegistry::new(),
             stop: stop.clone(),
-            wanted: watch::Sender::new(true),
-            up: watch::Sender::new(true),
+            listen_wanted: watch::Sender::new(true),
+            is_listening: watch::Sender::new(true),
             upstream: Mutex::new(config.upstream),
             config,
         });
-        let handle = Handle {
-            address,
-            shared: Arc::clone(&shared),
-        };
+        let handle = ProxyHandle { address, shared: Arc::clone(&shared) };
         tracing::info!(%address, upstream = %shared.config.upstream, ?control, "fault proxy listens");
         let clock = Arc::clone(&shared.config.clock);
-        let mut tasks = vec![tokio::spawn(gateway::run(shared, port, listener))];
+        let mut tasks = vec![tokio::spawn(listener::run(shared, port, listener))];
         if let Some(orders) = orders {
-            tasks.push(tokio::spawn(control::run(
-                orders,
-                handle.clone(),
-                clock,
-                stop.clone(),
-            )));
+            tasks.push(tokio::spawn(control::run(orders, handle.clone(), clock, stop.clone())));
         }
-        Ok(Self {
-            handle,
-            control,
-            tasks,
-            stop,
-        })
+        Ok(Self { handle, control, tasks, stop })
     }
 
-    /// For giving orders from elsewhere.
+    /// A handle for other tasks.
     #[must_use]
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> ProxyHandle {
         self.handle.clone()
     }
 
-    /// Where orders are taken as text, if anywhere.
+    /// The address of the control socket, if there is one.
     #[must_use]
     pub fn control_address(&self) -> Option<SocketAddr> {
         self.control
     }
 
     /// Closes everything and waits until no task and no socket is left.
-    pub async fn stop(mut self) -> Report {
+    pub async fn stop(mut self) -> ProxyReport {
         self.stop.cancel();
         for task in std::mem::take(&mut self.tasks) {
-            // A task that panicked is gone as well.
+            // A task that panicked has also ended, and its sockets are closed.
             let _ = task.await;
         }
-        Report {
-            stats: self.handle.stats(),
-            history: self.handle.history(),
-        }
+        ProxyReport { stats: self.handle.stats(), history: self.handle.history() }
     }
 }
 
 impl Deref for Proxy {
-    type Target = Handle;
+    type Target = ProxyHandle;
 
-    fn deref(&self) -> &Handle {
+    fn deref(&self) -> &ProxyHandle {
         &self.handle
     }
 }
@@ -234,11 +217,12 @@ impl Drop for Proxy {
     }
 }
 
-/// Runs a proxy until `shutdown` ends, then closes everything. Orders come through [`Config::control`].
+/// Runs a proxy until `shutdown` completes, then stops it. It is controlled through
+/// [`ProxyConfig::control`].
 ///
 /// # Errors
 /// As for [`Proxy::start`].
-pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> Result<Report, Error> {
+pub async fn serve(config: ProxyConfig, shutdown: impl Future<Output = ()>) -> Result<ProxyReport, Error> {
     let proxy = Proxy::start(config).await?;
     shutdown.await;
     Ok(proxy.stop().await)

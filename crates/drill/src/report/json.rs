@@ -4,35 +4,33 @@ use serde_json::{Value, json};
 
 use crate::scenario::Verdict;
 
-/// Grows when a field changes its meaning or goes away.
+/// Version of the JSON document. It grows when a field changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// All verdicts, and the drills that could not be run; histories are kept in files of their own.
+/// Builds the document from all verdicts and the drills that could not be run. Histories are saved
+/// in separate files.
 #[must_use]
 pub fn document(verdicts: &[Verdict], failed: &[(String, String)]) -> Value {
     json!({
         "schema_version": SCHEMA_VERSION,
         "failed": failed.iter().map(|(drill, why)| json!({ "drill": drill, "why": why })).collect::<Vec<_>>(),
-        "drills": verdicts.iter().map(one).collect::<Vec<_>>(),
+        "drills": verdicts.iter().map(verdict_json).collect::<Vec<_>>(),
     })
 }
 
-fn one(verdict: &Verdict) -> Value {
+fn verdict_json(verdict: &Verdict) -> Value {
     let judged = &verdict.judgement;
-    let start = verdict
-        .history
-        .records
-        .iter()
-        .map(|record| record.at)
-        .min()
-        .unwrap_or(0);
+    // Boot-clock times mean little to a reader: findings are given in seconds from the first
+    // record.
+    let start = verdict.history.records.iter().map(|record| record.at).min().unwrap_or(0);
     json!({
         "drill": verdict.drill,
         "about": verdict.about,
         "classes": verdict.classes,
         "store": verdict.store,
         "control": verdict.control,
-        "verdict": verdict.outcome.word().to_lowercase(),
+        // Upper case marks violations for people; programs get lower case throughout.
+        "verdict": verdict.outcome.as_str().to_lowercase(),
         "skipped": verdict.skipped,
         "took_s": verdict.took.as_secs_f64(),
         "promises": verdict.promises.iter().map(|promise| json!({
@@ -45,8 +43,8 @@ fn one(verdict: &Verdict) -> Value {
             "grants": judged.grants,
             "applied": judged.applied,
             "incomplete": judged.incomplete,
-            "lacks": judged.lacks,
-            "judged": judged.judged,
+            "lacks": judged.missing,
+            "judged": judged.judged_invariants,
         },
         "findings": judged.findings.iter().map(|found| json!({
             "invariant": found.invariant,
@@ -54,7 +52,7 @@ fn one(verdict: &Verdict) -> Value {
             "name": found.name,
             "why": found.why,
         })).collect::<Vec<_>>(),
-        "more_findings": judged.more,
+        "more_findings": judged.dropped_findings,
         "measures": verdict.measures,
     })
 }

@@ -1,5 +1,5 @@
-//! Verdicts for people and programs: a table for the terminal, JSON, and one HTML page with a timeline picture that
-//! needs no script and nothing from elsewhere.
+//! Verdicts for people and programs: a terminal table, JSON, and one HTML page with a timeline. The
+//! page needs no scripts and loads no other file.
 
 mod html;
 mod json;
@@ -12,20 +12,12 @@ pub use terminal::{details, table};
 
 use crate::scenario::Measures;
 
-/// The measures that say something, with their names for people.
-fn measures(of: &Measures) -> Vec<(&'static str, String)> {
+/// The measures for reports, with readable names.
+fn readable_measures(of: &Measures) -> Vec<(&'static str, String)> {
     let seconds = |value: f64| format!("{value:.2} s");
     let maybe = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), seconds);
-    let abandoned: Vec<String> = of
-        .abandoned
-        .iter()
-        .map(|(why, count)| format!("{count} ({why})"))
-        .collect();
-    let abandoned = if abandoned.is_empty() {
-        "0".to_owned()
-    } else {
-        abandoned.join(", ")
-    };
+    let abandoned: Vec<String> = of.abandoned.iter().map(|(why, count)| format!("{count} ({why})")).collect();
+    let abandoned = if abandoned.is_empty() { "0".to_owned() } else { abandoned.join(", ") };
     vec![
         ("leases granted", of.grants.to_string()),
         ("answered busy", of.busy.to_string()),

@@ -1,9 +1,9 @@
-//! Verdicts for the terminal: plain text, aligned.
+//! Verdicts as aligned plain text for the terminal.
 
-use crate::invariant::promise;
+use crate::invariant::promise_text;
 use crate::scenario::{Outcome, Verdict};
 
-/// One line per drill.
+/// Returns a table with one line per drill.
 #[must_use]
 pub fn table(verdicts: &[Verdict]) -> String {
     let head = [
@@ -14,12 +14,10 @@ pub fn table(verdicts: &[Verdict]) -> String {
     for verdict in verdicts {
         let of = &verdict.measures;
         let maybe = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}s"));
-        let mut row = vec![
-            verdict.drill.to_owned(),
-            verdict.store.to_owned(),
-            verdict.outcome.word().to_owned(),
-        ];
+        let mut row =
+            vec![verdict.drill.to_owned(), verdict.store.to_owned(), verdict.outcome.as_str().to_owned()];
         if verdict.outcome == Outcome::Skipped {
+            // A skipped drill has no numbers: its reason takes their place.
             row.push(verdict.skipped.clone().unwrap_or_default());
         } else {
             row.extend([
@@ -38,15 +36,10 @@ pub fn table(verdicts: &[Verdict]) -> String {
     aligned(&rows)
 }
 
-/// What was promised and what was seen, for one drill.
+/// Returns the promises, findings and measures of one drill.
 #[must_use]
 pub fn details(verdict: &Verdict) -> String {
-    let mut out = format!(
-        "{} on {}: {}\n",
-        verdict.drill,
-        verdict.store,
-        verdict.outcome.word()
-    );
+    let mut out = format!("{} on {}: {}\n", verdict.drill, verdict.store, verdict.outcome.as_str());
     out.push_str(&format!("  {}\n", verdict.about));
     if let Some(why) = &verdict.skipped {
         out.push_str(&format!("  not run: {why}\n"));
@@ -61,19 +54,11 @@ pub fn details(verdict: &Verdict) -> String {
         "  checked {} records: {} grants, {} writes at the target\n",
         judged.records, judged.grants, judged.applied
     ));
-    out.push_str(&format!("  judged against {}\n", judged.judged.join(" ")));
-    if let Some(lacks) = &judged.lacks {
-        out.push_str(&format!(
-            "  the history is incomplete: nothing can be called clean: {lacks}\n"
-        ));
+    out.push_str(&format!("  judged against {}\n", judged.judged_invariants.join(" ")));
+    if let Some(lacks) = &judged.missing {
+        out.push_str(&format!("  the history is incomplete: nothing can be called clean: {lacks}\n"));
     }
-    let start = verdict
-        .history
-        .records
-        .iter()
-        .map(|record| record.at)
-        .min()
-        .unwrap_or(0);
+    let start = verdict.history.records.iter().map(|record| record.at).min().unwrap_or(0);
     for found in judged.findings.iter().take(20) {
         out.push_str(&format!(
             "  {}  at {:.3} s, {}: {} ({})\n",
@@ -81,14 +66,14 @@ pub fn details(verdict: &Verdict) -> String {
             found.at.saturating_sub(start) as f64 / 1e9,
             found.name,
             found.why,
-            promise(found.invariant)
+            promise_text(found.invariant)
         ));
     }
-    let hidden = judged.findings.len().saturating_sub(20) + judged.more;
+    let hidden = judged.findings.len().saturating_sub(20) + judged.dropped_findings;
     if hidden > 0 {
         out.push_str(&format!("  and {hidden} more findings\n"));
     }
-    for (name, value) in super::measures(&verdict.measures) {
+    for (name, value) in super::readable_measures(&verdict.measures) {
         out.push_str(&format!("  {name:<32} {value}\n"));
     }
     out
@@ -98,12 +83,9 @@ fn aligned(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         for (column, cell) in row.iter().enumerate() {
-            // A skipped drill's reason is the last cell of its row and must not widen a column.
-            let width = if column + 1 == row.len() {
-                0
-            } else {
-                cell.chars().count()
-            };
+            // The reason of a skipped drill is the last cell of its row and must not widen a
+            // column.
+            let width = if column + 1 == row.len() { 0 } else { cell.chars().count() };
             match widths.get_mut(column) {
                 Some(known) => *known = width.max(*known),
                 None => widths.push(width),
@@ -128,19 +110,17 @@ mod tests {
     use super::*;
     use crate::history::read;
 
-    /// What an older worker wrote cannot be judged, and the reader is told which line it is; so is what real drills do not show.
+    /// A record of an older version cannot be judged. Every report names the line, and the
+    /// invariants that were not judged.
     #[test]
-    fn what_is_missing_is_said_wherever_a_verdict_is_shown() {
+    fn every_report_names_what_could_not_be_judged() {
         let old = r#"{"at":7,"who":"<w>","what":"claimed","attempt":3,"until":9,"proven":true}"#;
         let verdict = Verdict::of_history(read(old.as_bytes()).unwrap());
         assert_eq!(verdict.outcome, Outcome::Violation);
         let why = "line 1 cannot be read: invalid type: boolean";
         let text = details(&verdict);
         assert!(text.contains(why), "{text}");
-        assert!(
-            text.contains("judged against I1 I2 I3 I5 I6 I8 I9 I10 L4\n"),
-            "{text}"
-        );
+        assert!(text.contains("judged against I1 I2 I3 I5 I6 I8 I9 I10 L4\n"), "{text}");
         let page = super::super::page(std::slice::from_ref(&verdict), &[]);
         assert!(page.contains(why), "{page}");
         assert!(page.contains("does not show it: L2, L3, L5, L6."), "{page}");

@@ -1,56 +1,56 @@
-//! Wall clocks jump: the client's by an hour either way, then the server's.
+//! Wall clocks jump: the client's by an hour in both directions, then the server's.
 //!
-//! Leasehold never asks a wall clock, so the client's must change nothing. A SQLite store's leases follow the boot clock, so
-//! there is nothing else to set there. Redis expires by its wall clock: set back, leases live longer, and that is
-//! told; set ahead, they are gone at once and no client can prevent it, so the fence has to hold.
+//! Leasehold reads no wall clock for leases, so a jump of the client's clock must change nothing.
+//! Leases of a SQLite store use the boot clock, so there is no server clock to set. Redis expires
+//! keys by its wall clock. Set back, leases live longer, and the client reports it. Set ahead,
+//! leases expire at once; no client can prevent that, so the fence has to protect.
 
 use std::time::Duration;
 
-use super::draft::Draft;
-use super::scene::{Scene, secs, transition};
-use super::{PATIENCE, SLACK, TTL};
-use crate::fleet::{Error, HOUR, Skew, StoreKind};
-use crate::history::Entry;
+use super::context::{ScenarioContext, format_secs, transition};
+use super::verdict_builder::VerdictBuilder;
+use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
+use crate::fleet::{Error, FakeWallClock, HOUR_SECONDS, StoreKind};
+use crate::history::HistoryEntry;
 
-/// How far the server's clock is set: far beyond a TTL of the drills, near what a bad NTP server does.
-const JUMP: i64 = 60;
+// Far longer than the drills' TTL, and a realistic step of a bad NTP server.
+const SERVER_JUMP_SECONDS: i64 = 60;
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    let clock = Skew::new(scene.stage.folder(), "client-clock")?;
-    let holder = scene.orders("holder", "scheduler", "job:1").steps(120, 50);
-    scene.crew.start_under(&clock.words(), holder).await?;
-    scene.event(0, "holder", "renewed").await?;
-    clients(scene, draft, &clock).await?;
-    if scene.stage.kind() == StoreKind::Redis {
-        back(scene, draft).await?;
-        ahead(scene, draft).await?;
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    let clock = FakeWallClock::new(scene.testbed.folder(), "client-clock")?;
+    let holder = scene.worker_spec("holder", "scheduler", "job:1").steps(120, 50);
+    scene.workers.start_with_prefix(&clock.command_prefix(), holder).await?;
+    scene.require_event(0, "holder", "renewed").await?;
+    jump_client_clock(scene, draft, &clock).await?;
+    if scene.testbed.kind() == StoreKind::Redis {
+        set_server_clock_back(scene, draft).await?;
+        set_server_clock_ahead(scene, draft).await?;
     }
     Ok(())
 }
 
-/// The holder's own wall clock is set an hour ahead, then an hour behind.
-async fn clients(scene: &Scene, draft: &mut Draft, clock: &Skew) -> Result<(), Error> {
+/// Sets the holder's wall clock an hour ahead, then an hour behind.
+async fn jump_client_clock(
+    scene: &ScenarioContext,
+    draft: &mut VerdictBuilder,
+    clock: &FakeWallClock,
+) -> Result<(), Error> {
     for (hours, words) in [(1, "an hour ahead"), (-1, "an hour behind")] {
-        let from = scene.tape.place();
-        clock.set(hours * HOUR)?;
-        scene.fault(&format!("the holder's wall clock is set {words}"));
-        let real = (clock.seen().await? - hours * HOUR).abs() <= 2;
+        let from = scene.history.position();
+        clock.set_offset(hours * HOUR_SECONDS)?;
+        scene.record_fault(&format!("the holder's wall clock is set {words}"));
+        let real = (clock.measure_offset().await? - hours * HOUR_SECONDS).abs() <= 2;
         let mut renewed = 0;
         let went_on = scene
-            .tape
-            .wait(from, PATIENCE, |record| {
-                renewed += u32::from(event(record, "holder", "renewed"));
+            .history
+            .wait_for(from, EVENT_TIMEOUT, |record| {
+                renewed += u32::from(is_event(record, "holder", "renewed"));
                 renewed == 2
             })
             .await;
-        let harm = scene
-            .tape
-            .history()
-            .records
-            .get(from..)
-            .unwrap_or_default()
-            .iter()
-            .any(|record| event(record, "holder", "abandoned") || event(record, "holder", "clock_jump"));
+        let harm = scene.history.snapshot().records.get(from..).unwrap_or_default().iter().any(|record| {
+            is_event(record, "holder", "abandoned") || is_event(record, "holder", "clock_jump")
+        });
         draft.promise(
             &format!("the client's wall clock {words} changes nothing"),
             real && went_on.is_some() && !harm,
@@ -61,82 +61,78 @@ async fn clients(scene: &Scene, draft: &mut Draft, clock: &Skew) -> Result<(), E
             },
         );
     }
-    clock.set(0)?;
-    scene.mend("the holder's wall clock is right again");
+    clock.set_offset(0)?;
+    scene.record_repair("the holder's wall clock is right again");
     Ok(())
 }
 
-/// The server's clock is set back: its leases live longer than their holders count.
-async fn back(scene: &Scene, draft: &mut Draft) -> Result<(), Error> {
-    let from = scene.tape.place();
-    scene.stage.skew()?.set(-JUMP)?;
-    scene.fault(&format!("the server's clock is set back by {JUMP} s"));
-    let told = scene.look(from, PATIENCE, "holder", "clock_jump").await;
+/// Sets the server's clock back, so leases live longer than their holders expect.
+async fn set_server_clock_back(scene: &ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    let from = scene.history.position();
+    scene.testbed.server_clock()?.set_offset(-SERVER_JUMP_SECONDS)?;
+    scene.record_fault(&format!("the server's clock is set back by {SERVER_JUMP_SECONDS} s"));
+    let told = scene.wait_for_event(from, EVENT_TIMEOUT, "holder", "clock_jump").await;
     let seen = told.as_ref().and_then(transition);
     draft.promise(
-        "set back: the jump is told with the next renewal",
+        "set back: the jump is reported with the next renewal",
         seen.is_some_and(|seen| seen.detail.as_deref() == Some("behind")),
         seen.and_then(|seen| seen.span).map_or_else(
             || "never told".to_owned(),
-            |by| format!("the store is {} behind", secs(Duration::from_nanos(by))),
+            |by| format!("the store is {} behind", format_secs(Duration::from_nanos(by))),
         ),
     );
-    let after = scene.tape.place();
-    let renewed = scene.look(after, PATIENCE, "holder", "renewed").await;
-    let lost = scene.look(from, Duration::ZERO, "holder", "abandoned").await;
+    let after = scene.history.position();
+    let renewed = scene.wait_for_event(after, EVENT_TIMEOUT, "holder", "renewed").await;
+    let lost = scene.wait_for_event(from, Duration::ZERO, "holder", "abandoned").await;
     draft.promise(
         "set back: the holder counts on its own clock only and goes on",
         renewed.is_some() && lost.is_none(),
-        if lost.is_none() {
-            "renewed as before"
-        } else {
-            "lost"
-        },
+        if lost.is_none() { "renewed as before" } else { "lost" },
     );
     Ok(())
 }
 
-/// The server's clock jumps ahead: the lease is gone with most of its time left.
-async fn ahead(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    // A task of its own, so that it is in the middle of it whatever the others took.
-    let in_order = scene.crew.finish("holder").await.in_order();
+/// Sets the server's clock ahead, so a lease expires with most of its time left.
+async fn set_server_clock_ahead(
+    scene: &mut ScenarioContext,
+    draft: &mut VerdictBuilder,
+) -> Result<(), Error> {
+    // A new worker with a new task: the old holder's task may end during the jump.
+    let in_order = scene.workers.end_worker("holder").await.is_clean();
     draft.promise(
         "set back: the holder ends in order",
         in_order,
         if in_order { "it did" } else { "it did not" },
     );
-    let before = scene.tape.place();
-    let old = scene
-        .orders("old", "scheduler", "job:1")
-        .steps(120, 50)
-        .rest(2000);
-    let rival = scene.orders("rival", "scheduler", "job:1").steps(40, 50);
-    scene.crew.start(old).await?;
-    scene.event(before, "old", "renewed").await?;
-    scene.crew.start(rival).await?;
-    scene.look(before, PATIENCE, "rival", "busy").await;
-    let from = scene.tape.place();
-    scene.tape.note(Entry::Forgot);
-    scene.stage.skew()?.set(0)?;
-    let jumped = scene.fault(&format!("the server's clock jumps ahead by {JUMP} s"));
-    let learned = scene.look(from, PATIENCE, "old", "abandoned").await;
-    scene.tape.note(Entry::Forgot);
-    draft.within(
+    let before = scene.history.position();
+    let old = scene.worker_spec("old", "scheduler", "job:1").steps(120, 50).rest(2000);
+    let rival = scene.worker_spec("rival", "scheduler", "job:1").steps(40, 50);
+    scene.workers.start(old).await?;
+    scene.require_event(before, "old", "renewed").await?;
+    scene.workers.start(rival).await?;
+    scene.wait_for_event(before, EVENT_TIMEOUT, "rival", "busy").await;
+    let from = scene.history.position();
+    scene.history.record(HistoryEntry::Forgot);
+    scene.testbed.server_clock()?.set_offset(0)?;
+    let jumped = scene.record_fault(&format!("the server's clock jumps ahead by {SERVER_JUMP_SECONDS} s"));
+    let learned = scene.wait_for_event(from, EVENT_TIMEOUT, "old", "abandoned").await;
+    scene.history.record(HistoryEntry::Forgot);
+    draft.promise_within(
         "set ahead: the holder whose lease is gone learns it with its next renewal",
         jumped,
         learned.as_ref(),
-        TTL + SLACK,
+        DRILL_TTL + HOST_SLACK,
     );
-    let next = scene.look(from, PATIENCE, "rival", "acquired").await;
-    draft.within(
+    let next = scene.wait_for_event(from, EVENT_TIMEOUT, "rival", "acquired").await;
+    draft.promise_within(
         "set ahead: the name is granted to the next one, with a greater fence",
         jumped,
         next.as_ref(),
-        PATIENCE,
+        EVENT_TIMEOUT,
     );
     Ok(())
 }
 
-fn event(record: &crate::history::Record, who: &str, wanted: &str) -> bool {
+fn is_event(record: &crate::history::HistoryRecord, who: &str, wanted: &str) -> bool {
     record.who == who && transition(record).is_some_and(|seen| seen.event == wanted)
 }

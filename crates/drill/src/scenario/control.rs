@@ -1,51 +1,37 @@
-//! The control run: the same pause, but nobody looks and nothing is fenced. What the checker says about it proves the
-//! checker, not the locks.
+//! The control run: as `pause-and-delay`, but workers ignore the state of their holds and writes
+//! are not fenced. It tests the checker, not the locks.
 
-use super::PATIENCE;
-use super::draft::Draft;
+use super::EVENT_TIMEOUT;
+use super::context::ScenarioContext;
 use super::pause_and_delay::overtake;
-use super::scene::Scene;
+use super::verdict_builder::VerdictBuilder;
 use crate::fleet::Error;
-use crate::history::{Entry, Wrote};
+use crate::history::{HistoryEntry, WriteOutcome};
 
-/// What a control run's history says of itself.
-pub const CONTROL: &str = "a control run: its workers neither look nor send a fence";
+/// The note in a control run's history, which marks it as one.
+pub const CONTROL_RUN_NOTE: &str = "a control run: its workers neither look nor send a fence";
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    scene.fault(CONTROL);
-    let sleeper = scene
-        .orders("sleeper", "scheduler", "job:1")
-        .steps(5, 300)
-        .rest(200)
-        .reckless();
-    let rival = scene
-        .orders("rival", "scheduler", "job:1")
-        .steps(5, 50)
-        .reckless();
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    scene.record_fault(CONTROL_RUN_NOTE);
+    let sleeper = scene.worker_spec("sleeper", "scheduler", "job:1").steps(5, 300).rest(200).reckless();
+    let rival = scene.worker_spec("rival", "scheduler", "job:1").steps(5, 50).reckless();
     let woken = overtake(scene, sleeper, rival).await?;
-    let rival_wrote = || Error::Waited("for the rival to write while the holder was stopped".to_owned());
+    let rival_wrote =
+        || Error::WaitTimedOut("for the rival to write while the holder was stopped".to_owned());
+    // Without a write of the rival nothing is stale, so the checker has nothing to find: the run is
+    // invalid.
     let woken = woken.ok_or_else(rival_wrote)?;
     let late = scene
-        .tape
-        .wait(woken, PATIENCE, |record| {
+        .history
+        .wait_for(woken, EVENT_TIMEOUT, |record| {
             record.who == "sleeper"
-                && matches!(
-                    record.what,
-                    Entry::Written {
-                        answer: Wrote::Applied,
-                        ..
-                    }
-                )
+                && matches!(record.what, HistoryEntry::Written { answer: WriteOutcome::Applied, .. })
         })
         .await;
     draft.promise(
         "without a fence the late write is applied",
         late.is_some(),
-        if late.is_some() {
-            "it was"
-        } else {
-            "it was not: the control shows nothing"
-        },
+        if late.is_some() { "it was" } else { "it was not: the control shows nothing" },
     );
     Ok(())
 }

@@ -1,61 +1,51 @@
-//! A server with an eviction policy runs out of memory and throws the leases away. Two holders at once cannot be
-//! prevented then; what is left is that fences grow, that stale writes are refused, and that the old holder learns it.
+//! A server with an eviction policy runs out of memory and evicts the leases. Two holders at once
+//! cannot be prevented then. The remaining promises: fences grow, stale writes are refused, and the
+//! old holder notices its loss.
 
-use super::draft::Draft;
-use super::scene::Scene;
-use super::{PATIENCE, SLACK, TTL};
+use super::context::ScenarioContext;
+use super::verdict_builder::VerdictBuilder;
+use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
 use crate::fleet::Error;
-use crate::history::Entry;
+use crate::history::HistoryEntry;
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    let old = scene
-        .orders("old", "scheduler", "job:1")
-        .steps(80, 100)
-        .rest(1000);
-    let new = scene.orders("new", "scheduler", "job:1").steps(10, 50);
-    scene.crew.start(old).await?;
-    scene.at_work(0, "old").await?;
-    scene.crew.start(new).await?;
-    scene.look(0, PATIENCE, "new", "busy").await;
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    let old = scene.worker_spec("old", "scheduler", "job:1").steps(80, 100).rest(1000);
+    let new = scene.worker_spec("new", "scheduler", "job:1").steps(10, 50);
+    scene.workers.start(old).await?;
+    scene.wait_until_working(0, "old").await?;
+    scene.workers.start(new).await?;
+    scene.wait_for_event(0, EVENT_TIMEOUT, "new", "busy").await;
 
-    let from = scene.tape.place();
-    scene.tape.note(Entry::Forgot);
-    scene
-        .stage
-        .command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"])
-        .await?;
-    let evicted = scene.fault("the server evicts every key");
-    scene.stage.command(&["CONFIG", "SET", "maxmemory", "1"]).await?;
-    // Eviction happens before a command that needs memory; the server refuses it afterwards.
-    let refused = scene.stage.command(&["SET", "drill:filler", "x"]).await;
-    scene.stage.command(&["CONFIG", "SET", "maxmemory", "0"]).await?;
-    scene
-        .stage
-        .command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
-        .await?;
-    scene.tape.note(Entry::Forgot);
+    let from = scene.history.position();
+    // Noted before and after the fault: a lease granted while the fault lasts may be lost too.
+    scene.history.record(HistoryEntry::Forgot);
+    scene.testbed.send_command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]).await?;
+    let evicted = scene.record_fault("the server evicts every key");
+    scene.testbed.send_command(&["CONFIG", "SET", "maxmemory", "1"]).await?;
+    // The server evicts before a command that needs memory. With `maxmemory` 1 it still refuses the
+    // command afterwards.
+    let refused = scene.testbed.send_command(&["SET", "drill:filler", "x"]).await;
+    scene.testbed.send_command(&["CONFIG", "SET", "maxmemory", "0"]).await?;
+    scene.testbed.send_command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await?;
+    scene.history.record(HistoryEntry::Forgot);
     draft.promise(
         "the fault is real: the server was out of memory",
         refused.is_err(),
-        if refused.is_err() {
-            "it refused a write"
-        } else {
-            "it took a write"
-        },
+        if refused.is_err() { "it refused a write" } else { "it took a write" },
     );
-    let learned = scene.look(from, PATIENCE, "old", "abandoned").await;
-    draft.within(
+    let learned = scene.wait_for_event(from, EVENT_TIMEOUT, "old", "abandoned").await;
+    draft.promise_within(
         "the old holder learns it with its next renewal and stops",
         evicted,
         learned.as_ref(),
-        TTL + SLACK,
+        DRILL_TTL + HOST_SLACK,
     );
-    let next = scene.look(from, PATIENCE, "new", "acquired").await;
-    draft.within(
+    let next = scene.wait_for_event(from, EVENT_TIMEOUT, "new", "acquired").await;
+    draft.promise_within(
         "the name is not lost with its key: it is granted again",
         evicted,
         next.as_ref(),
-        PATIENCE,
+        EVENT_TIMEOUT,
     );
     Ok(())
 }

@@ -1,85 +1,71 @@
-//! Three faults in one: renewals fail, the lease expires while its holder is stopped, and the holder wakes up to give back
-//! what is somebody else's by then.
+//! Three faults in one: renewals fail, the lease expires while its holder is paused, and the holder
+//! resumes and releases a lease that belongs to another client by then.
 
-use super::draft::Draft;
-use super::scene::{Scene, transition};
-use super::{PATIENCE, SLACK, TTL};
+use super::context::{ScenarioContext, transition};
+use super::verdict_builder::VerdictBuilder;
+use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
 use crate::fleet::Error;
-use crate::history::{Entry, History};
+use crate::history::{History, HistoryEntry};
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    let old = scene
-        .orders("old", "scheduler", "job:1")
-        .steps(100, 100)
-        .rest(5000);
-    let new = scene.orders("new", "scheduler", "job:1").steps(60, 100).rest(20);
-    scene.crew.start(old).await?;
-    scene.event(0, "old", "renewed").await?;
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    let old = scene.worker_spec("old", "scheduler", "job:1").steps(100, 100).rest(5000);
+    let new = scene.worker_spec("new", "scheduler", "job:1").steps(60, 100).rest(20);
+    scene.workers.start(old).await?;
+    scene.require_event(0, "old", "renewed").await?;
 
-    scene.stage.cut().await?;
-    scene.fault("no renewal is answered");
-    scene.rest(TTL / 3).await;
-    scene.crew.stop("old");
-    let stopped = scene.fault("the holder is stopped");
-    scene.stage.heal().await?;
-    let after = scene.tape.place();
-    scene.crew.start(new).await?;
-    let taken = scene.look(after, PATIENCE, "new", "acquired").await;
-    draft.within(
+    scene.testbed.cut_off().await?;
+    scene.record_fault("no renewal is answered");
+    scene.sleep(DRILL_TTL / 3).await;
+    scene.workers.pause("old");
+    let stopped = scene.record_fault("the holder is stopped");
+    scene.testbed.heal().await?;
+    let after = scene.history.position();
+    scene.workers.start(new).await?;
+    let taken = scene.wait_for_event(after, EVENT_TIMEOUT, "new", "acquired").await;
+    draft.promise_within(
         "the name of a stopped holder is granted to the next one when its lease has run out",
         stopped,
         taken.as_ref(),
-        TTL + SLACK,
+        DRILL_TTL + HOST_SLACK,
     );
-    // The old one wakes up in the middle of the new one's work.
+    // The old holder must resume while the new holder works.
     if taken.is_some() {
-        scene.at_work(after, "new").await?;
+        scene.wait_until_working(after, "new").await?;
     }
-    let woken = scene.tape.place();
-    scene.crew.go_on("old");
-    scene.mend("the old holder wakes up");
+    let woken = scene.history.position();
+    scene.workers.resume("old");
+    scene.record_repair("the old holder wakes up");
 
     let lost = scene
-        .tape
-        .wait(woken, PATIENCE, |record| {
-            record.who == "old" && matches!(record.what, Entry::Reported { lost: true, .. })
+        .history
+        .wait_for(woken, EVENT_TIMEOUT, |record| {
+            record.who == "old" && matches!(record.what, HistoryEntry::Reported { lost: true, .. })
         })
         .await;
     draft.promise(
         "the old holder finds out by itself and stops",
         lost.is_some(),
-        if lost.is_some() {
-            "its work ended as lost"
-        } else {
-            "it did not"
-        },
+        if lost.is_some() { "its work ended as lost" } else { "it did not" },
     );
-    // Long enough for anything stale to do its harm.
-    scene.rest(TTL).await;
-    untouched(&scene.tape.history(), draft);
+    // Long enough for every stale renewal and release of the old holder to arrive.
+    scene.sleep(DRILL_TTL).await;
+    promise_new_holder_untouched(&scene.history.snapshot(), draft);
     Ok(())
 }
 
-/// What is stale takes no lease away, on any machine. That the new holder gives up by itself, a slow one can explain.
-pub(super) fn untouched(history: &History, draft: &mut Draft) {
+/// Adds the promises about the new holder. A stale request must never take its lease, on any host.
+/// A fenced new holder may be the effect of a slow host.
+pub(super) fn promise_new_holder_untouched(history: &History, draft: &mut VerdictBuilder) {
     let new = || {
         let of_new = history.records.iter().filter(|record| record.who == "new");
         of_new.filter_map(transition)
     };
     let robbed = new().any(|seen| matches!(seen.event.as_str(), "not_owned" | "already_lost"));
     let fenced = new().any(|seen| seen.event == "abandoned");
-    draft.always(
+    draft.promise_untimed(
         "its stale renewals and its stale release do not touch the new holder's lease",
         !robbed,
-        if robbed {
-            "the new holder lost its lease"
-        } else {
-            "the store never said that it was not its own"
-        },
+        if robbed { "the new holder lost its lease" } else { "the store never said that it was not its own" },
     );
-    draft.promise(
-        "the new holder works on",
-        !fenced,
-        if fenced { "it was fenced" } else { "it did" },
-    );
+    draft.promise("the new holder works on", !fenced, if fenced { "it was fenced" } else { "it did" });
 }

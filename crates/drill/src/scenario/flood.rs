@@ -1,31 +1,25 @@
-//! A flood of acquires beside one long holder.
+//! Many clients acquire without pause while one long holder renews.
 
 use std::time::Duration;
 
-use super::draft::Draft;
-use super::scene::{Scene, transition};
+use super::context::{ScenarioContext, transition};
+use super::verdict_builder::VerdictBuilder;
 use crate::fleet::Error;
 
-const FLOOD: Duration = Duration::from_secs(8);
+const FLOOD_DURATION: Duration = Duration::from_secs(8);
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    let holder = scene.orders("holder", "scheduler", "job:1").steps(120, 100);
-    scene.crew.start(holder).await?;
-    scene.at_work(0, "holder").await?;
-    scene.fault("a flood of acquires begins");
-    let from = scene.tape.place();
-    let mut flood = scene
-        .orders("flood", "workflow", "job:2")
-        .clients(24)
-        .steps(0, 0)
-        .rest(0);
-    flood.names = (2..=9)
-        .map(|number| scene.stage.name(&format!("job:{number}")))
-        .collect();
-    scene.crew.start(flood).await?;
-    scene.rest(FLOOD).await;
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    let holder = scene.worker_spec("holder", "scheduler", "job:1").steps(120, 100);
+    scene.workers.start(holder).await?;
+    scene.wait_until_working(0, "holder").await?;
+    scene.record_fault("a flood of acquires begins");
+    let from = scene.history.position();
+    let mut flood = scene.worker_spec("flood", "workflow", "job:2").clients(24).steps(0, 0).rest(0);
+    flood.names = (2..=9).map(|number| scene.testbed.lock_name(&format!("job:{number}"))).collect();
+    scene.workers.start(flood).await?;
+    scene.sleep(FLOOD_DURATION).await;
 
-    let history = scene.tape.history();
+    let history = scene.history.snapshot();
     let flood = history.records.get(from..).unwrap_or_default();
     let of_holder = |event: &str| {
         let seen = flood.iter().filter(|record| {
@@ -36,22 +30,19 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
     let asked = flood
         .iter()
         .filter(|record| {
-            record.who.starts_with("flood") && matches!(record.what, crate::history::Entry::Answered { .. })
+            record.who.starts_with("flood")
+                && matches!(record.what, crate::history::HistoryEntry::Answered { .. })
         })
         .count();
     draft.promise(
         "the flood is a flood",
         asked > 50,
-        format!("{asked} acquires answered in {} s", FLOOD.as_secs()),
+        format!("{asked} acquires answered in {} s", FLOOD_DURATION.as_secs()),
     );
     draft.promise(
         "the holder's renewals have their own way: it never loses its lock",
         of_holder("abandoned") == 0 && of_holder("renewed") > 0,
-        format!(
-            "{} renewed, {} lost",
-            of_holder("renewed"),
-            of_holder("abandoned")
-        ),
+        format!("{} renewed, {} lost", of_holder("renewed"), of_holder("abandoned")),
     );
     Ok(())
 }

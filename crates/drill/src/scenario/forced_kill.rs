@@ -1,84 +1,84 @@
-//! The game day: the holder is killed with -9 in the middle of its work, for each class.
+//! The holder of each class is killed with SIGKILL during its work.
 
-use super::draft::Draft;
-use super::scene::{Scene, transition};
-use super::{ALL_CLASSES, PATIENCE, SLACK, TTL};
+use super::context::{ScenarioContext, transition};
+use super::verdict_builder::VerdictBuilder;
+use super::{ALL_CLASSES, DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
 use crate::fleet::Error;
-use crate::history::{Entry, History};
+use crate::history::{History, HistoryEntry};
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
     for class in ALL_CLASSES {
         for who in ["a", "b"] {
-            let orders = scene.orders(&format!("{class}-{who}"), class, &format!("job:{class}"));
-            // Who is in the middle of endless work cannot have given its lease back when it is killed.
-            scene.crew.start(orders.steps(1, 50).endless()).await?;
+            let orders = scene.worker_spec(&format!("{class}-{who}"), class, &format!("job:{class}"));
+            // Endless work: otherwise the victim might have released its lease just before the
+            // kill.
+            scene.workers.start(orders.steps(1, 50).endless()).await?;
         }
     }
     for class in ALL_CLASSES {
-        let granted = scene.tape.wait(0, PATIENCE, |record| {
+        let granted = scene.history.wait_for(0, EVENT_TIMEOUT, |record| {
             transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == *class)
         });
         let granted = granted.await;
-        let first = granted.ok_or_else(|| Error::Waited(format!("for the first grant of {class}")))?;
-        scene.at_work(0, &first.who).await?;
+        let first = granted.ok_or_else(|| Error::WaitTimedOut(format!("for the first grant of {class}")))?;
+        scene.wait_until_working(0, &first.who).await?;
     }
 
-    let after = scene.tape.place();
-    scene.fault("kill -9 of the holder of each class");
+    let after = scene.history.position();
+    scene.record_fault("kill -9 of the holder of each class");
     let mut killed = Vec::new();
     for class in ALL_CLASSES {
-        let victim = holder(&scene.tape.history(), class, u64::MAX);
-        let victim = victim.ok_or_else(|| Error::Waited(format!("for somebody to hold {class}")))?;
-        let died = scene.now();
-        scene.crew.kill(&victim).await;
+        let victim = holder_at(&scene.history.snapshot(), class, u64::MAX);
+        let victim = victim.ok_or_else(|| Error::WaitTimedOut(format!("for a client to hold {class}")))?;
+        let died = scene.now_nanos();
+        scene.workers.kill(&victim).await;
         killed.push((*class, victim, died));
     }
     for (class, victim, died) in killed {
-        let granted = scene
-            .tape
-            .wait(after, PATIENCE, |record| next(record, class, &victim, died));
+        let granted =
+            scene.history.wait_for(after, EVENT_TIMEOUT, |record| is_takeover(record, class, &victim, died));
         granted.await;
-        taken_over(class, &victim, died, &scene.tape.history(), draft);
+        promise_takeover(class, &victim, died, &scene.history.snapshot(), draft);
     }
     Ok(())
 }
 
-/// The class's name is granted to another one in time; and it had to be taken over, because the victim held it.
-fn taken_over(class: &str, victim: &str, died: u64, history: &History, draft: &mut Draft) {
+/// Adds the promises that the victim held the name, and that another worker was granted it in time.
+fn promise_takeover(class: &str, victim: &str, died: u64, history: &History, draft: &mut VerdictBuilder) {
     draft.promise(
         &format!("{class}: the one that is killed holds the name"),
-        holder(history, class, died).as_deref() == Some(victim),
+        holder_at(history, class, died).as_deref() == Some(victim),
         victim,
     );
     let records = &history.records;
-    draft.within(
+    draft.promise_within(
         &format!("{class}: another worker takes over within the TTL (and what a loaded host adds)"),
         died,
-        records.iter().find(|record| next(record, class, victim, died)),
-        TTL + SLACK,
+        records.iter().find(|record| is_takeover(record, class, victim, died)),
+        DRILL_TTL + HOST_SLACK,
     );
 }
 
-fn next(record: &crate::history::Record, class: &str, victim: &str, died: u64) -> bool {
+fn is_takeover(record: &crate::history::HistoryRecord, class: &str, victim: &str, died: u64) -> bool {
     let seen = transition(record);
     record.who != victim
         && record.at >= died
         && seen.is_some_and(|seen| seen.event == "acquired" && seen.class == class)
 }
 
-/// Who holds the class's only name at this moment, as far as it is known.
-fn holder(history: &History, class: &str, at: u64) -> Option<String> {
+/// The holder of the class's only name at this time, according to the history.
+fn holder_at(history: &History, class: &str, at: u64) -> Option<String> {
     let mut lines: Vec<_> = history.records.iter().filter(|record| record.at <= at).collect();
     lines.sort_by_key(|record| record.at);
     let mut holder = None;
     for record in lines {
         let gone = match &record.what {
-            Entry::Releasing { .. } => true,
-            Entry::Event(seen) if seen.class == class && seen.event == "acquired" => {
+            HistoryEntry::Releasing { .. } => true,
+            HistoryEntry::Event(seen) if seen.class == class && seen.event == "acquired" => {
                 holder = Some(&record.who);
                 false
             }
-            Entry::Event(seen) => matches!(seen.event.as_str(), "abandoned" | "not_owned"),
+            HistoryEntry::Event(seen) => matches!(seen.event.as_str(), "abandoned" | "not_owned"),
             _ => false,
         };
         if gone && holder == Some(&record.who) {
@@ -91,24 +91,24 @@ fn holder(history: &History, class: &str, at: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Record;
-    use crate::scenario::script::{SECOND, event, history, line};
+    use crate::history::HistoryRecord;
+    use crate::scenario::test_history::{SECOND_NANOS, event_at, history_of, record_at};
 
-    fn kept(before: Option<Record>) -> bool {
-        let mut records = vec![event(1, "a", "acquired", None)];
+    fn kept(before: Option<HistoryRecord>) -> bool {
+        let mut records = vec![event_at(1, "a", "acquired", None)];
         records.extend(before);
-        records.push(event(5, "b", "acquired", None));
-        let mut draft = Draft::default();
-        taken_over("scheduler", "a", 3 * SECOND, &history(records), &mut draft);
+        records.push(event_at(5, "b", "acquired", None));
+        let mut draft = VerdictBuilder::default();
+        promise_takeover("scheduler", "a", 3 * SECOND_NANOS, &history_of(records), &mut draft);
         draft.promises.iter().all(|promise| promise.kept)
     }
 
     #[test]
-    fn nobody_takes_over_from_who_holds_nothing() {
+    fn a_victim_that_holds_nothing_breaks_the_promise() {
         assert!(kept(None));
-        assert!(!kept(Some(line(2, "a", Entry::Releasing { attempt: 1 }))));
-        assert!(!kept(Some(event(2, "a", "abandoned", Some("deadline")))));
-        // What comes after the kill is about others.
-        assert!(kept(Some(line(4, "c", Entry::Releasing { attempt: 1 }))));
+        assert!(!kept(Some(record_at(2, "a", HistoryEntry::Releasing { attempt: 1 }))));
+        assert!(!kept(Some(event_at(2, "a", "abandoned", Some("deadline")))));
+        // Records after the kill concern other clients.
+        assert!(kept(Some(record_at(4, "c", HistoryEntry::Releasing { attempt: 1 }))));
     }
 }

@@ -1,60 +1,64 @@
-//! Numbers from a history: what a drill cost.
+//! Counts and times from a history: the cost of the fault.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::history::{Entry, History, Wrote};
+use crate::history::{History, HistoryEntry, WriteOutcome};
 
-/// What a drill cost, counted from its history alone.
+/// Counts and times of a drill, computed from its history alone.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Measures {
-    /// Leases granted.
+    /// Number of leases granted.
     pub grants: u64,
-    /// Acquires answered with busy.
+    /// Acquires that ended with *busy*.
     pub busy: u64,
-    /// Acquires that a fail-closed class refused because of the store.
+    /// Acquires that a fail-closed class refused because the store was unavailable.
     pub unavailable: u64,
-    /// Acquires that a fail-open class let pass because of the store.
+    /// Acquires that a fail-open class allowed with a local lock because the store was unavailable.
     pub fell_back: u64,
-    /// Renewals confirmed.
+    /// Number of confirmed renewals.
     pub renewed: u64,
-    /// Holds that were fenced, by reason.
+    /// Number of fenced holds by reason.
     pub abandoned: BTreeMap<String, u64>,
     /// Writes that the target applied.
     pub applied: u64,
     /// Writes that the target refused as stale.
     pub refused: u64,
-    /// Tasks that ended more than once.
+    /// Tasks that were completed more than once.
     pub duplicates: u64,
-    /// Those whose second end was written in a class that fences: a class that continues accepts them, as its price.
+    /// Duplicates whose second completion was written in a class that fences. A class that
+    /// continues accepts duplicates.
     pub duplicates_fenced: u64,
-    /// From the last fault to the fencing of a hold that had begun before it, in seconds; the longest.
+    /// Longest time from the last fault to the fencing of a hold that began before it, in seconds.
     pub time_to_fence_s: Option<f64>,
-    /// From a holder's kill to the next grant of its name, in seconds; the longest.
+    /// Longest time from a holder's kill to the next grant of its name, in seconds.
     pub takeover_s: Option<f64>,
-    /// Time worked without a lease that could be proven, in seconds.
+    /// Time worked without a proven lease, in seconds.
     pub overlap_s: f64,
     /// Releases that could not be confirmed in the foreground.
     pub debts: u64,
-    /// How long leases outlived their finished work, in seconds.
+    /// Total time that leases outlived their finished work, in seconds.
     pub debt_s: f64,
-    /// The longest wait between two grants of one name, in seconds.
+    /// Longest time between two grants of one name, in seconds.
     pub longest_gap_s: f64,
 }
 
-/// Counts.
+/// Computes the measures of a history.
 #[must_use]
 pub fn measure(history: &History) -> Measures {
     let mut lines: Vec<_> = history.records.iter().collect();
+    // Records arrive through one pipe per worker, so their order in the file is not the order of
+    // time.
     lines.sort_by_key(|record| record.at);
     let mut sums = Measures::default();
     let mut ended: HashSet<(&str, u64)> = HashSet::new();
     let mut continues: HashSet<&str> = HashSet::new();
     let mut class_of: HashMap<&str, &str> = HashMap::new();
-    // What each client last asked for, when each name was last granted, and whose death it waits for.
+    // By client: the name of its last acquire. By name: time of the last grant, current holder,
+    // time of the holder's kill.
     let mut wanted: HashMap<&str, &str> = HashMap::new();
     let mut granted: HashMap<&str, u64> = HashMap::new();
     let mut holder: HashMap<&str, &str> = HashMap::new();
@@ -67,17 +71,12 @@ pub fn measure(history: &History) -> Measures {
     for record in lines {
         let who = record.who.as_str();
         match &record.what {
-            Entry::Asked { name, class, .. } => {
+            HistoryEntry::Asked { name, class, .. } => {
                 wanted.insert(who, name);
                 class_of.insert(who, class);
             }
-            Entry::Written {
-                answer: Wrote::Refused,
-                ..
-            } => sums.refused += 1,
-            Entry::Applied {
-                name, task, writer, ..
-            } => {
+            HistoryEntry::Written { answer: WriteOutcome::Refused, .. } => sums.refused += 1,
+            HistoryEntry::Applied { name, task, writer, .. } => {
                 sums.applied += 1;
                 if let Some(task) = task
                     && !ended.insert((name, *task))
@@ -87,29 +86,25 @@ pub fn measure(history: &History) -> Measures {
                     sums.duplicates_fenced += u64::from(!continues.contains(class));
                 }
             }
-            Entry::Class {
-                class,
-                continues: true,
-                ..
-            } => {
+            HistoryEntry::Class { class, continues: true, .. } => {
                 continues.insert(class);
             }
-            Entry::Fault { mends: false, .. } => fault = Some(record.at),
-            Entry::Signal { client, signal } if signal == "kill" => {
+            HistoryEntry::Fault { mends: false, .. } => fault = Some(record.at),
+            HistoryEntry::Signal { client, signal } if signal == "kill" => {
                 if let Some(name) = wanted.get(client.as_str())
                     && holder.get(name) == Some(&client.as_str())
                 {
                     orphaned.insert(name, record.at);
                 }
             }
-            Entry::Releasing { .. } => {
+            HistoryEntry::Releasing { .. } => {
                 if let Some(name) = wanted.get(who)
                     && holder.get(name) == Some(&who)
                 {
                     holder.remove(name);
                 }
             }
-            Entry::Event(event) => {
+            HistoryEntry::Event(event) => {
                 let span = seconds(event.span.unwrap_or(0));
                 match event.event.as_str() {
                     "acquired" => {
@@ -131,7 +126,7 @@ pub fn measure(history: &History) -> Measures {
                     "abandoned" => {
                         let why = event.detail.clone().unwrap_or_default();
                         *sums.abandoned.entry(why).or_default() += 1;
-                        // A hold that began after the fault was not fenced because of it.
+                        // A hold that began after the fault was fenced for another reason.
                         let began = record.at.saturating_sub(event.span.unwrap_or(0));
                         if let Some(fault) = fault.filter(|fault| began <= *fault) {
                             longest(&mut sums.time_to_fence_s, fault, record.at);
@@ -156,77 +151,61 @@ fn seconds(nanos: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Record;
-    use crate::scenario::script::{self, SECOND, line};
+    use crate::history::HistoryRecord;
+    use crate::scenario::test_history::{self, SECOND_NANOS, record_at};
 
-    fn event(at: u64, who: &str, event: &str, span: u64) -> Record {
-        let mut record = script::event(at, who, event, Some("deadline"));
-        if let Entry::Event(told) = &mut record.what {
-            told.span = Some(span * SECOND);
+    fn event(at: u64, who: &str, event: &str, span: u64) -> HistoryRecord {
+        let mut record = test_history::event_at(at, who, event, Some("deadline"));
+        if let HistoryEntry::Event(told) = &mut record.what {
+            told.span = Some(span * SECOND_NANOS);
         }
         record
     }
 
-    fn asked(at: u64, who: &str) -> Record {
-        let what = Entry::Asked {
-            attempt: 1,
-            name: "job:1".into(),
-            class: "scheduler".into(),
-        };
-        line(at, who, what)
+    fn asked(at: u64, who: &str) -> HistoryRecord {
+        let what = HistoryEntry::Asked { attempt: 1, name: "job:1".into(), class: "scheduler".into() };
+        record_at(at, who, what)
     }
 
-    fn fault(at: u64, mends: bool) -> Record {
+    fn fault(at: u64, mends: bool) -> HistoryRecord {
         let fault = "x".to_owned();
-        line(at, "director", Entry::Fault { fault, mends })
+        record_at(at, "director", HistoryEntry::Fault { fault, mends })
     }
 
-    fn killed(at: u64, client: &str) -> Record {
+    fn killed(at: u64, client: &str) -> HistoryRecord {
         let (client, signal) = (client.to_owned(), "kill".to_owned());
-        line(at, "director", Entry::Signal { client, signal })
+        record_at(at, "director", HistoryEntry::Signal { client, signal })
     }
 
     #[test]
-    fn a_takeover_counts_from_the_holders_death() {
+    fn a_takeover_is_measured_from_the_holders_kill() {
         let records = vec![
             asked(0, "a"),
             asked(0, "b"),
             event(1, "a", "acquired", 0),
-            // Not the holder: nobody has to take over from it.
+            // Not the holder, so its kill causes no takeover.
             killed(2, "b"),
             killed(3, "a"),
             event(7, "c", "acquired", 0),
         ];
-        let sums = measure(&History {
-            records,
-            damage: Vec::new(),
-        });
+        let sums = measure(&History { records, damage: Vec::new() });
         assert_eq!(sums.takeover_s, Some(4.0));
         assert!((sums.longest_gap_s - 6.0).abs() < 1e-9, "{sums:?}");
     }
 
     #[test]
-    fn a_second_end_is_the_price_of_a_class_that_continues_only() {
+    fn duplicates_are_accepted_only_in_classes_that_continue() {
         let class = |class: &str, continues| {
-            let what = Entry::Class {
-                class: class.into(),
-                ttl: 1,
-                usable: 1,
-                fail_open: false,
-                continues,
-            };
-            line(0, "x", what)
+            let what =
+                HistoryEntry::Class { class: class.into(), ttl: 1, usable: 1, fail_open: false, continues };
+            record_at(0, "x", what)
         };
         let ask = |who: &str, class: &str| {
-            let what = Entry::Asked {
-                attempt: 1,
-                name: "job:1".into(),
-                class: class.into(),
-            };
-            line(1, who, what)
+            let what = HistoryEntry::Asked { attempt: 1, name: "job:1".into(), class: class.into() };
+            record_at(1, who, what)
         };
         let end = |place, writer: &str| {
-            let what = Entry::Applied {
+            let what = HistoryEntry::Applied {
                 place,
                 name: "job:1".into(),
                 writer: writer.into(),
@@ -234,7 +213,7 @@ mod tests {
                 task: Some(1),
                 fence: None,
             };
-            line(2, "director", what)
+            record_at(2, "director", what)
         };
         let all = |last: &str| {
             let records = vec![
@@ -245,10 +224,7 @@ mod tests {
                 end(1, "s"),
                 end(2, last),
             ];
-            let sums = measure(&History {
-                records,
-                damage: Vec::new(),
-            });
+            let sums = measure(&History { records, damage: Vec::new() });
             (sums.duplicates, sums.duplicates_fenced)
         };
         assert_eq!(all("l"), (1, 0));
@@ -256,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn fencing_counts_from_the_fault_and_not_from_its_end() {
+    fn time_to_fence_is_measured_from_the_fault_not_its_end() {
         let records = vec![
             fault(1, false),
             fault(3, true),
@@ -264,18 +240,12 @@ mod tests {
             event(5, "b", "overlap_ended", 2),
             event(6, "b", "debt", 0),
             event(8, "b", "debt_cleared", 2),
-            // Begun after the fault: not because of it.
+            // Began after the fault, so it does not count.
             event(9, "c", "abandoned", 4),
         ];
-        let sums = measure(&History {
-            records,
-            damage: Vec::new(),
-        });
+        let sums = measure(&History { records, damage: Vec::new() });
         assert_eq!(sums.time_to_fence_s, Some(3.0));
         assert_eq!(sums.abandoned.get("deadline"), Some(&2));
-        assert!(
-            (sums.overlap_s - 2.0).abs() < 1e-9 && (sums.debt_s - 2.0).abs() < 1e-9,
-            "{sums:?}"
-        );
+        assert!((sums.overlap_s - 2.0).abs() < 1e-9 && (sums.debt_s - 2.0).abs() < 1e-9, "{sums:?}");
     }
 }

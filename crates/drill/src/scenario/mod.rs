@@ -1,13 +1,18 @@
-//! The drills: each a fault on purpose, with a verdict on what the classes promised and what was seen.
+//! The named drills. Each injects one fault and compares what the lock classes promise with what
+//! happened.
 //!
-//! A drill starts real workers on a real store, does something to them, lets everything end, and then judges twice: the
-//! [`oracle`](crate::oracle) judges the whole history against the invariants, and the scenario itself checks what the
-//! class promises in this situation (stopped, went on, taken over, given back).
+//! A drill starts workers on a store, injects the fault and ends the workers. Then it judges twice.
+//! The [`oracle`](crate::oracle) checks the whole history against the invariants. The scenario
+//! checks what the class promises in this situation: work stopped, continued, was taken over, or
+//! the lease was released.
+//!
+//! One file per drill; `context` holds what they share, `verdict_builder` collects the promises,
+//! and `measure` counts.
 
 mod clock_jump;
 mod contention_storm;
+pub(crate) mod context;
 mod control;
-mod draft;
 mod eviction;
 mod expired_and_stale;
 mod failover;
@@ -19,26 +24,27 @@ mod pause_and_delay;
 mod release_fails;
 mod renewals_fail;
 mod rolling_restart;
-pub(crate) mod scene;
-#[cfg(test)]
-pub(crate) mod script;
 mod split_network;
 mod store_outage;
+#[cfg(test)]
+pub(crate) mod test_history;
 mod verdict;
+mod verdict_builder;
 
 use std::time::Duration;
 
-use crate::fleet::{Error, Given, Program, StoreKind};
+use crate::fleet::{Error, ExternalStore, StoreKind, WorkerProgram};
 
-pub use control::CONTROL;
+pub use control::CONTROL_RUN_NOTE;
 pub use measure::{Measures, measure};
-pub use options::Options;
-pub use verdict::{Outcome, Promise, Verdict};
+pub use options::DrillOptions;
+pub use verdict::{Outcome, PromiseCheck, Verdict};
 
-use draft::Draft;
-use scene::Scene;
+use context::ScenarioContext;
+use verdict_builder::VerdictBuilder;
 
-/// The classes of the drills: the built-in ones' rules with short times, so that a drill takes seconds.
+/// The policies of the drills: the rules of the built-in classes with short times, so that a drill
+/// takes seconds.
 pub const POLICIES: &str = r#"
 [class.scheduler]
 ttl = "3s"
@@ -88,184 +94,182 @@ renew = { every = "ttl/3", timeout = "400ms" }
 release = { attempts = 1, timeout = "300ms" }
 "#;
 
-/// The time to live of the drills' classes.
-pub(crate) const TTL: Duration = Duration::from_secs(3);
-/// What a loaded machine may add before a drill calls a return to normal late.
-pub(crate) const SLACK: Duration = Duration::from_secs(2);
-/// How long a drill waits for what must come: only a broken run waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+// The `ttl` of every class in `POLICIES` except `storm`.
+pub(crate) const DRILL_TTL: Duration = Duration::from_secs(3);
+// Time that a loaded host may add before a recovery counts as late.
+pub(crate) const HOST_SLACK: Duration = Duration::from_secs(2);
+// How long a drill waits for a required event. Only a failing run waits this long.
+pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One drill.
+/// A named drill.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
-    /// What people type.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What is done, and what is promised.
+    /// The fault and the promise, for help and reports.
     pub about: &'static str,
-    /// Which classes it concerns.
+    /// The lock classes it tests.
     pub classes: &'static [&'static str],
-    /// On which stores it can be run.
+    /// The stores it can run on.
     pub stores: &'static [StoreKind],
-    /// It sets clocks: it needs libfaketime.
-    pub skews: bool,
-    /// It needs a server of its own: it robs it of its memory.
-    pub robs: bool,
-    /// A control run: it must show violations, or the checker is blind.
+    /// Whether it changes wall clocks, which needs libfaketime.
+    pub needs_fake_clock: bool,
+    /// Whether it deletes data of the server, so that it needs a server of its own.
+    pub needs_own_server: bool,
+    /// Whether it is a control run, which must show violations to prove that the checker finds
+    /// them.
     pub control: bool,
 }
 
-/// The last one is never renewed, so its hold is short: it is begun last and broken with the others.
-const ALL_CLASSES: &[&str] = &[
-    "scheduler",
-    "workflow",
-    "workflow-critical",
-    "approval",
-    "reconciler",
-    "admission",
-];
-const BOTH: &[StoreKind] = &[StoreKind::Sqlite, StoreKind::Redis];
-const REDIS: &[StoreKind] = &[StoreKind::Redis];
+// `admission` comes last: it is never renewed, so its hold must still be young when the fault
+// comes.
+const ALL_CLASSES: &[&str] =
+    &["scheduler", "workflow", "workflow-critical", "approval", "reconciler", "admission"];
+const ALL_STORES: &[StoreKind] = &[StoreKind::Sqlite, StoreKind::Redis];
+const REDIS_ONLY: &[StoreKind] = &[StoreKind::Redis];
 
-const fn drill(name: &'static str, about: &'static str, stores: &'static [StoreKind]) -> Scenario {
+const fn scenario(name: &'static str, about: &'static str, stores: &'static [StoreKind]) -> Scenario {
     Scenario {
         name,
         about,
         classes: &["scheduler"],
         stores,
-        skews: false,
-        robs: false,
+        needs_fake_clock: false,
+        needs_own_server: false,
         control: false,
     }
 }
 
-/// Every drill, in the order in which `all` runs them.
+/// Every drill, in the order of `drill all`.
 pub const ALL: &[Scenario] = &[
     Scenario {
         classes: ALL_CLASSES,
-        ..drill(
+        ..scenario(
             "store-outage",
-            "the store answers nobody for a while (--outage): fail-closed work pauses, fail-open work goes on and is counted, both return",
-            BOTH,
+            "the store answers no client for a while (--outage): fail-closed work pauses, fail-open work goes on and is counted, both return",
+            ALL_STORES,
         )
     },
     Scenario {
         classes: ALL_CLASSES,
-        ..drill(
+        ..scenario(
             "renewals-fail",
             "renewals fail under long tasks: fence classes stop before their lease can end, the continue class measures its overlap",
-            BOTH,
+            ALL_STORES,
         )
     },
     Scenario {
         classes: &["scheduler", "workflow", "approval"],
-        ..drill(
+        ..scenario(
             "release-fails",
-            "one answer to a release is lost, then the store is gone when work ends: the second try gives it back; the result stays, the debt is told and collected before the lease ends",
-            BOTH,
+            "one answer to a release is lost, then the store is gone when work ends: the second try gives it back; the result stays, the debt is reported and collected before the lease ends",
+            ALL_STORES,
         )
     },
     Scenario {
         classes: ALL_CLASSES,
-        ..drill(
+        ..scenario(
             "forced-kill",
-            "the holder is killed with -9: somebody takes over within the TTL, no task ends twice",
-            BOTH,
+            "the holder is killed with -9: another client takes over within the TTL, no task ends twice",
+            ALL_STORES,
         )
     },
-    drill(
+    scenario(
         "pause-and-delay",
         "the holder is stopped with a write on its slow way: it wakes up past its lease, and its late write is refused",
-        BOTH,
+        ALL_STORES,
     ),
-    drill(
+    scenario(
         "expired-and-stale",
         "renewals fail, the holder sleeps through its expiry and wakes up to release: the new holder is not disturbed",
-        BOTH,
+        ALL_STORES,
     ),
     Scenario {
-        robs: true,
-        ..drill(
+        needs_own_server: true,
+        ..scenario(
             "failover",
             "the server is lost with a lease that its replica never heard of: fences still grow, late writes are refused, who demanded more was refused",
-            REDIS,
+            REDIS_ONLY,
         )
     },
     Scenario {
         classes: &["storm"],
-        ..drill(
+        ..scenario(
             "contention-storm",
             "hundreds of clients want one name (--waiters): each gets it in turn, a release wakes one and not all, the line is kept",
-            BOTH,
+            ALL_STORES,
         )
     },
-    drill(
+    scenario(
         "flood-while-renewing",
         "dozens of clients acquire without pause: the long holder beside them never loses its lock",
-        BOTH,
+        ALL_STORES,
     ),
     Scenario {
-        robs: true,
-        ..drill(
+        needs_own_server: true,
+        ..scenario(
             "eviction",
             "the server evicts every key: the old holder learns it, fences still grow, late writes are refused",
-            REDIS,
+            REDIS_ONLY,
         )
     },
     Scenario {
-        robs: true,
-        skews: true,
-        ..drill(
+        needs_own_server: true,
+        needs_fake_clock: true,
+        ..scenario(
             "clock-jump",
-            "wall clocks jump: the client's changes nothing; the server's, set back, is told; set ahead, the fence holds",
-            BOTH,
+            "wall clocks jump: the client's changes nothing; the server's, set back, is reported; set ahead, the fence holds",
+            ALL_STORES,
         )
     },
-    drill(
+    scenario(
         "split-network",
         "one of two replicas loses the store: it stops before the other one takes over, and comes back later",
-        REDIS,
+        REDIS_ONLY,
     ),
-    drill(
+    scenario(
         "rolling-restart",
-        "each of three workers is ended and started anew under load: nothing is lost, owed or left behind",
-        BOTH,
+        "each of three workers is stopped and restarted under load: nothing is lost, owed or left behind",
+        ALL_STORES,
     ),
     Scenario {
         control: true,
-        ..drill(
+        ..scenario(
             "unfenced-control",
             "as pause-and-delay, but the workers neither look nor send a fence: the checker must see stale writes",
-            BOTH,
+            ALL_STORES,
         )
     },
 ];
 
-/// The drill of this name.
+/// Finds a drill by its name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Scenario> {
     ALL.iter().find(|scenario| scenario.name == name)
 }
 
-/// How often a drill is run before it counts as one that could not be run.
-const TRIES: u32 = 3;
+// A busy host may disturb a run. After three disturbed runs the drill counts as not run.
+const MAX_RUNS_PER_SCENARIO: u32 = 3;
 
-/// Runs a drill; again, where the machine did not keep up, and `again` hears why. Dropping the future ends every process
-/// and server of it.
+/// Runs a drill. If the host was too slow, calls `again` with the reason and retries. Dropping the
+/// future ends every process and server of the drill.
 ///
 /// # Errors
-/// It could not be run: this says nothing about the store.
+/// The drill could not be run. That is no verdict on the store.
 pub async fn run(
     scenario: &Scenario,
     store: StoreKind,
-    given: Option<&Given>,
-    program: &Program,
-    options: Options,
+    given: Option<&ExternalStore>,
+    program: &WorkerProgram,
+    options: DrillOptions,
     mut again: impl FnMut(&Error),
 ) -> Result<Verdict, Error> {
     let mut tries = 1;
     loop {
-        match once(scenario, store, given, program, options).await {
-            Err(error @ (Error::Busy { .. } | Error::Waited(_))) if tries < TRIES => {
+        match run_once(scenario, store, given, program, options).await {
+            Err(error @ (Error::HostTooSlow { .. } | Error::WaitTimedOut(_)))
+                if tries < MAX_RUNS_PER_SCENARIO =>
+            {
                 tries += 1;
                 again(&error);
             }
@@ -274,42 +278,46 @@ pub async fn run(
     }
 }
 
-async fn once(
+async fn run_once(
     scenario: &Scenario,
     store: StoreKind,
-    given: Option<&Given>,
-    program: &Program,
-    options: Options,
+    given: Option<&ExternalStore>,
+    program: &WorkerProgram,
+    options: DrillOptions,
 ) -> Result<Verdict, Error> {
     if !scenario.stores.contains(&store) {
         return Ok(Verdict::skipped(scenario, store, "this store has no such fault"));
     }
-    if scenario.robs && given.is_some() {
+    if scenario.needs_own_server && given.is_some() {
         let why = "it robs a server of its memory, so it runs on a throw-away server only";
         return Ok(Verdict::skipped(scenario, store, why));
     }
-    let mut scene = Scene::open(store, given, program, scenario, options).await?;
-    let mut draft = Draft::default();
-    let played = play(scenario.name, &mut scene, &mut draft).await;
+    let mut scene = ScenarioContext::open(store, given, program, scenario, options).await?;
+    let mut draft = VerdictBuilder::default();
+    let played = run_scenario(scenario.name, &mut scene, &mut draft).await;
     scene.close(scenario, draft, played).await
 }
 
-async fn play(name: &str, scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
+async fn run_scenario(
+    name: &str,
+    scene: &mut ScenarioContext,
+    draft: &mut VerdictBuilder,
+) -> Result<(), Error> {
     match name {
-        "store-outage" => store_outage::play(scene, draft).await,
-        "renewals-fail" => renewals_fail::play(scene, draft).await,
-        "release-fails" => release_fails::play(scene, draft).await,
-        "forced-kill" => forced_kill::play(scene, draft).await,
-        "pause-and-delay" => pause_and_delay::play(scene, draft).await,
-        "expired-and-stale" => expired_and_stale::play(scene, draft).await,
-        "failover" => failover::play(scene, draft).await,
-        "contention-storm" => contention_storm::play(scene, draft).await,
-        "flood-while-renewing" => flood::play(scene, draft).await,
-        "eviction" => eviction::play(scene, draft).await,
-        "clock-jump" => clock_jump::play(scene, draft).await,
-        "split-network" => split_network::play(scene, draft).await,
-        "rolling-restart" => rolling_restart::play(scene, draft).await,
-        "unfenced-control" => control::play(scene, draft).await,
+        "store-outage" => store_outage::run(scene, draft).await,
+        "renewals-fail" => renewals_fail::run(scene, draft).await,
+        "release-fails" => release_fails::run(scene, draft).await,
+        "forced-kill" => forced_kill::run(scene, draft).await,
+        "pause-and-delay" => pause_and_delay::run(scene, draft).await,
+        "expired-and-stale" => expired_and_stale::run(scene, draft).await,
+        "failover" => failover::run(scene, draft).await,
+        "contention-storm" => contention_storm::run(scene, draft).await,
+        "flood-while-renewing" => flood::run(scene, draft).await,
+        "eviction" => eviction::run(scene, draft).await,
+        "clock-jump" => clock_jump::run(scene, draft).await,
+        "split-network" => split_network::run(scene, draft).await,
+        "rolling-restart" => rolling_restart::run(scene, draft).await,
+        "unfenced-control" => control::run(scene, draft).await,
         other => Err(Error::Store(format!("there is no drill {other}"))),
     }
 }

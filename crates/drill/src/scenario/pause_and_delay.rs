@@ -1,26 +1,23 @@
-//! A long pause and a slow network at once: the holder is stopped while its write is on its way.
+//! A long pause and a slow network at once: the holder is paused while its write is in flight.
 
 use std::time::Duration;
 
-use super::PATIENCE;
-use super::draft::Draft;
-use super::scene::Scene;
-use crate::fleet::{Error, Orders};
-use crate::history::{Entry, Wrote};
+use super::EVENT_TIMEOUT;
+use super::context::ScenarioContext;
+use super::verdict_builder::VerdictBuilder;
+use crate::fleet::{Error, WorkerSpec};
+use crate::history::{HistoryEntry, WriteOutcome};
 
-/// Tries: a worker that is stopped in the middle of a SQLite commit blocks everybody, and one that is stopped a moment too
-/// late holds nothing. Neither shows anything.
-const TRIES: u32 = 5;
-/// What a worker wrote before it was stopped has arrived by then.
-const ARRIVE: Duration = Duration::from_millis(200);
+// Some pauses show nothing: a worker paused during a SQLite commit blocks all others, and one
+// paused a moment too late has released already.
+const MAX_PAUSES: u32 = 5;
+// By then the director has read what the worker wrote to its pipe before the pause.
+const PIPE_READ_TIME: Duration = Duration::from_millis(200);
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    let sleeper = scene
-        .orders("sleeper", "scheduler", "job:1")
-        .steps(5, 300)
-        .rest(200);
-    let rival = scene.orders("rival", "scheduler", "job:1").steps(5, 50);
-    scene.stage.toxic("latency latency=40 jitter=20")?;
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    let sleeper = scene.worker_spec("sleeper", "scheduler", "job:1").steps(5, 300).rest(200);
+    let rival = scene.worker_spec("rival", "scheduler", "job:1").steps(5, 50);
+    scene.testbed.add_toxic("latency latency=40 jitter=20")?;
     let woken = overtake(scene, sleeper, rival).await?;
     draft.promise(
         "the rival is granted the name of a stopped holder, and writes",
@@ -31,15 +28,13 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
         return Ok(());
     };
     let told = scene
-        .tape
-        .wait(woken, PATIENCE, |record| {
+        .history
+        .wait_for(woken, EVENT_TIMEOUT, |record| {
             record.who == "sleeper"
                 && matches!(
                     record.what,
-                    Entry::Written {
-                        answer: Wrote::Refused,
-                        ..
-                    } | Entry::Reported { lost: true, .. }
+                    HistoryEntry::Written { answer: WriteOutcome::Refused, .. }
+                        | HistoryEntry::Reported { lost: true, .. }
                 )
         })
         .await;
@@ -47,7 +42,7 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
         "the sleeper learns that it has lost its lease, before or at its next write",
         told.is_some(),
         match told.map(|record| record.what) {
-            Some(Entry::Written { .. }) => "its late write was refused",
+            Some(HistoryEntry::Written { .. }) => "its late write was refused",
             Some(_) => "its work was stopped before the next write",
             None => "it never did",
         },
@@ -55,56 +50,51 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
     Ok(())
 }
 
-/// Stops the sleeper at work until the rival has written with a newer fence, then lets it go on; answers from which
-/// place of the history on it is awake, or nothing if the rival never wrote.
+/// Pauses the sleeper during its work until the rival has written with a newer fence, then resumes
+/// it. Returns the position of the history at that time, or none if the rival never wrote.
 pub(super) async fn overtake(
-    scene: &mut Scene,
-    sleeper: Orders,
-    rival: Orders,
+    scene: &mut ScenarioContext,
+    sleeper: WorkerSpec,
+    rival: WorkerSpec,
 ) -> Result<Option<usize>, Error> {
-    scene.crew.start(sleeper).await?;
-    scene.at_work(0, "sleeper").await?;
-    scene.crew.start(rival).await?;
+    scene.workers.start(sleeper).await?;
+    scene.wait_until_working(0, "sleeper").await?;
+    scene.workers.start(rival).await?;
     let mut stopped = false;
-    for _ in 0..TRIES {
-        let from = scene.tape.place();
-        let work = scene.at_work(from, "sleeper").await?;
-        scene.crew.stop("sleeper");
-        scene.rest(ARRIVE).await;
-        let history = scene.tape.history();
+    for _ in 0..MAX_PAUSES {
+        let from = scene.history.position();
+        let work = scene.wait_until_working(from, "sleeper").await?;
+        scene.workers.pause("sleeper");
+        scene.sleep(PIPE_READ_TIME).await;
+        let history = scene.history.snapshot();
         let since = history.records.get(from..).unwrap_or_default();
         let released = since
             .iter()
             .filter(|record| record.who == "sleeper" && record.at > work.at)
-            .any(|record| matches!(record.what, Entry::Releasing { .. }));
+            .any(|record| matches!(record.what, HistoryEntry::Releasing { .. }));
         if released {
-            scene.crew.go_on("sleeper");
+            scene.workers.resume("sleeper");
             continue;
         }
-        scene.fault("the holder is stopped, with a write on its way");
+        scene.record_fault("the holder is stopped, with a write on its way");
         stopped = true;
         let overtaken = scene
-            .tape
-            .wait(from, super::TTL * 3, |record| {
-                let applied = matches!(
-                    record.what,
-                    Entry::Written {
-                        answer: Wrote::Applied,
-                        ..
-                    }
-                );
+            .history
+            .wait_for(from, super::DRILL_TTL * 3, |record| {
+                let applied =
+                    matches!(record.what, HistoryEntry::Written { answer: WriteOutcome::Applied, .. });
                 record.who == "rival" && record.at > work.at + 1_000_000_000 && applied
             })
             .await;
-        let woken = scene.tape.place();
-        scene.crew.go_on("sleeper");
+        let woken = scene.history.position();
+        scene.workers.resume("sleeper");
         if overtaken.is_some() {
-            scene.mend("the sleeper goes on");
+            scene.record_repair("the sleeper goes on");
             return Ok(Some(woken));
         }
     }
     if stopped {
         return Ok(None);
     }
-    Err(Error::Waited("to stop the sleeper while it holds".to_owned()))
+    Err(Error::WaitTimedOut("to stop the sleeper while it holds".to_owned()))
 }

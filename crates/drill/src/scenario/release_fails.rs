@@ -1,107 +1,123 @@
-//! Releases fail: the answer to the first try is lost and the second one succeeds; then the store is gone for all tries.
+//! Releases fail. First the reply to the first try is lost and the second try succeeds; then the
+//! store is away for all tries.
 
 use std::time::Duration;
 
-use super::draft::Draft;
-use super::scene::{Scene, between, secs, transition};
-use super::{PATIENCE, TTL};
+use super::context::{ScenarioContext, between, format_secs, transition};
+use super::verdict_builder::VerdictBuilder;
+use super::{DRILL_TTL, EVENT_TIMEOUT};
 use crate::fleet::{Error, StoreKind};
-use crate::history::{Entry, History, Record};
+use crate::history::{History, HistoryEntry, HistoryRecord};
 
-/// Those with a second try in the foreground.
-const TWO_TRIES: &[&str] = &["scheduler", "workflow"];
-/// Two tries, two, and one.
-const CLASSES: &[&str] = &["scheduler", "workflow", "approval"];
-/// Waits for all of them: it is refused while the store is away.
-const WAITER: &str = "scheduler";
-/// One write. The first renewal comes after a second, so the end of the work is the next thing that is sent after it.
-const WORK: (u32, u64) = (1, 1500);
-/// So long before the lease's end, and nothing but a collector can have ended it.
-const CLEARLY: Duration = Duration::from_millis(300);
-/// How long the classes of the drills give one try.
-const A_TRY: Duration = Duration::from_millis(300);
-/// A second try that runs out of time so many times in a row does so by itself; fewer times, the machine may be slow.
-const GOES: u32 = 3;
-/// What a try that is under way needs of a store that is well.
-const A_CHANCE: Duration = Duration::from_millis(100);
+// Classes with `release.attempts = 2`.
+const TWO_TRY_CLASSES: &[&str] = &["scheduler", "workflow"];
+// Release attempts: two, two and one.
+const RELEASE_CLASSES: &[&str] = &["scheduler", "workflow", "approval"];
+// The class of the waiters. It is fail-closed, so they are refused while the store is away.
+const WAITER_CLASS: &str = "scheduler";
+// One write of 1.5 s. The first renewal comes after 1 s, so the next request after it is the
+// release.
+const WORK_STEPS_AND_DELAY_MS: (u32, u64) = (1, 1500);
+// A grant this long before the end of the lease proves that a release, and not the expiry, freed
+// the name.
+const MIN_TIME_BEFORE_EXPIRY: Duration = Duration::from_millis(300);
+// `release.timeout` of the drills' classes; a test compares the two.
+const RELEASE_TRY_TIMEOUT: Duration = Duration::from_millis(300);
+// Fewer timeouts of a second try may be due to a slow disk. This many in a row are a broken
+// promise.
+const MAX_ROUNDS: u32 = 3;
+// A second try that ends sooner after the repair had no time to succeed.
+const MIN_TIME_AFTER_REPAIR: Duration = Duration::from_millis(100);
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    // Somebody has given back before: a server that does not know a script yet answers that instead of a release.
-    let warm = scene.orders("warm", "scheduler", "job:warm").turns(1);
-    scene.crew.start(warm).await?;
-    scene.event(0, "warm", "released").await?;
-    for class in TWO_TRIES {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    // One release beforehand loads the script. Otherwise the server's NOSCRIPT error would be the
+    // reply that gets lost.
+    let warm = scene.worker_spec("warm", "scheduler", "job:warm").turns(1);
+    scene.workers.start(warm).await?;
+    scene.require_event(0, "warm", "released").await?;
+    for class in TWO_TRY_CLASSES {
         let mut go = 1;
-        while !first_try(scene, draft, class, go).await? {
+        while !fail_first_try(scene, draft, class, go).await? {
             go += 1;
         }
     }
-    for class in CLASSES {
-        all_tries(scene, draft, class).await?;
+    for class in RELEASE_CLASSES {
+        fail_all_tries(scene, draft, class).await?;
     }
     Ok(())
 }
 
-/// The first try fails, the second one does not. False: its time ran out, which has to be seen more often before it is believed.
-async fn first_try(scene: &mut Scene, draft: &mut Draft, class: &str, go: u32) -> Result<bool, Error> {
+/// Lets the first release try fail and the second succeed. Returns false if the second try timed
+/// out, which must happen several times in a row to count.
+async fn fail_first_try(
+    scene: &mut ScenarioContext,
+    draft: &mut VerdictBuilder,
+    class: &str,
+    go: u32,
+) -> Result<bool, Error> {
     let who = format!("{class}-twice-{go}");
-    let orders = scene.orders(&who, class, &format!("job:{who}"));
-    scene.crew.start(orders.steps(WORK.0, WORK.1).turns(1)).await?;
-    scene.event(0, &who, "renewed").await?;
-    let during = scene.tape.place();
-    if scene.stage.kind() == StoreKind::Redis {
-        scene.stage.toxic("cut_after_forward command=EVALSHA times=1")?;
-        scene.fault(&format!(
-            "{class}: the next command is carried out and its answer lost"
-        ));
+    let orders = scene.worker_spec(&who, class, &format!("job:{who}"));
+    scene.workers.start(orders.steps(WORK_STEPS_AND_DELAY_MS.0, WORK_STEPS_AND_DELAY_MS.1).turns(1)).await?;
+    scene.require_event(0, &who, "renewed").await?;
+    let during = scene.history.position();
+    if scene.testbed.kind() == StoreKind::Redis {
+        scene.testbed.add_toxic("cut_after_forward command=EVALSHA times=1")?;
+        scene.record_fault(&format!("{class}: the next command is carried out and its answer lost"));
     } else {
-        scene.stage.cut().await?;
-        scene.fault(&format!("{class}: the file is locked for the first try"));
+        scene.testbed.cut_off().await?;
+        scene.record_fault(&format!("{class}: the file is locked for the first try"));
     }
-    let failed = scene.look(during, PATIENCE, &who, "release_failed").await;
-    scene.stage.heal().await?;
-    let healed = scene.mend("the store is well again");
-    // Either way it is over then.
-    let ends = |record: &Record| {
+    let failed = scene.wait_for_event(during, EVENT_TIMEOUT, &who, "release_failed").await;
+    scene.testbed.heal().await?;
+    let healed = scene.record_repair("the store is well again");
+    // Each of these events ends the release.
+    let ends = |record: &HistoryRecord| {
         let seen = transition(record).map(|seen| seen.event.as_str());
         record.who == who && matches!(seen, Some("released" | "debt" | "already_lost"))
     };
-    scene.tape.wait(during, PATIENCE, ends).await;
-    let history = scene.tape.history();
-    if without_a_chance(&who, healed, &history) {
-        return Err(Error::Waited(format!(
-            "to heal the store before the second try of {class} ends"
-        )));
+    scene.history.wait_for(during, EVENT_TIMEOUT, ends).await;
+    let history = scene.history.snapshot();
+    if repaired_too_late(&who, healed, &history) {
+        return Err(Error::WaitTimedOut(format!("to heal the store before the second try of {class} ends")));
     }
-    if go < GOES && out_of_time(&who, &history) {
+    if go < MAX_ROUNDS && second_try_timed_out(&who, &history) {
         return Ok(false);
     }
-    second_try((class, go), &who, failed.is_some(), &history, draft);
+    promise_second_try((class, go), &who, failed.is_some(), &history, draft);
     Ok(true)
 }
 
-/// When the tries of a release failed.
-fn failures<'a>(who: &'a str, history: &'a History) -> impl Iterator<Item = u64> + 'a {
-    let failed = |record: &Record| transition(record).is_some_and(|seen| seen.event == "release_failed");
+/// The times at which release tries of this client failed.
+fn release_failure_times<'a>(who: &'a str, history: &'a History) -> impl Iterator<Item = u64> + 'a {
+    let failed =
+        |record: &HistoryRecord| transition(record).is_some_and(|seen| seen.event == "release_failed");
     let of_it = history.records.iter().filter(move |record| record.who == who);
     of_it.filter(move |record| failed(record)).map(|record| record.at)
 }
 
-/// The second try was over before the store was well again, or just then: whoever heals it was too slow, not who releases.
-fn without_a_chance(who: &str, healed: u64, history: &History) -> bool {
-    let second = failures(who, history).nth(1);
-    second.is_some_and(|second| between(healed, second) < A_CHANCE)
+/// Whether the second try ended before the store was reachable, or just after. Then the director
+/// was too slow, not the client.
+fn repaired_too_late(who: &str, healed: u64, history: &History) -> bool {
+    let second = release_failure_times(who, history).nth(1);
+    second.is_some_and(|second| between(healed, second) < MIN_TIME_AFTER_REPAIR)
 }
 
-/// The second try was not refused; nothing was heard of it in the time it may take. A disk that others keep busy does that too.
-fn out_of_time(who: &str, history: &History) -> bool {
-    let mut failures = failures(who, history);
+/// Whether the second try timed out instead of being refused. A disk that is busy with other work
+/// causes that too.
+fn second_try_timed_out(who: &str, history: &History) -> bool {
+    let mut failures = release_failure_times(who, history);
     let tries = failures.next().zip(failures.next());
-    tries.is_some_and(|(first, second)| between(first, second) >= A_TRY * 9 / 10)
+    tries.is_some_and(|(first, second)| between(first, second) >= RELEASE_TRY_TIMEOUT * 9 / 10)
 }
 
-/// What became of a release whose first try failed, and how often that had to be looked at.
-fn second_try((class, go): (&str, u32), who: &str, failed: bool, history: &History, draft: &mut Draft) {
+/// Adds the promises of a release whose first try failed. `go` is the number of rounds it took.
+fn promise_second_try(
+    (class, go): (&str, u32),
+    who: &str,
+    failed: bool,
+    history: &History,
+    draft: &mut VerdictBuilder,
+) {
     let has = |event: &str| {
         let mut of_it = history.records.iter().filter(|record| record.who == who);
         of_it.any(|record| transition(record).is_some_and(|seen| seen.event == event))
@@ -114,12 +130,12 @@ fn second_try((class, go): (&str, u32), who: &str, failed: bool, history: &Histo
     draft.promise(
         &format!("{class}: the second try gives the lease back, and nothing is owed"),
         has("released") && !has("debt") && !has("already_lost"),
-        seen(go, has("released"), has("debt")),
+        describe_release(go, has("released"), has("debt")),
     );
 }
 
-/// What is told of it; goes that told nothing are not kept quiet.
-fn seen(go: u32, released: bool, owed: bool) -> String {
+/// Describes the result. Earlier rounds without a result are mentioned.
+fn describe_release(go: u32, released: bool, owed: bool) -> String {
     let what = match (released, owed) {
         (_, true) => "it was owed",
         (true, false) => "released",
@@ -131,68 +147,61 @@ fn seen(go: u32, released: bool, owed: bool) -> String {
     }
 }
 
-/// No try is answered, and the lease has most of its time left.
-async fn all_tries(scene: &mut Scene, draft: &mut Draft, class: &str) -> Result<(), Error> {
+/// Lets every release try fail while the lease has most of its time left.
+async fn fail_all_tries(
+    scene: &mut ScenarioContext,
+    draft: &mut VerdictBuilder,
+    class: &str,
+) -> Result<(), Error> {
     let (job, waiter) = (format!("job:{class}"), format!("waits-{class}"));
-    let before = scene.tape.place();
-    let owes = scene.orders(class, class, &job).turns(1);
-    scene.crew.start(owes.steps(WORK.0, WORK.1)).await?;
-    scene.at_work(before, class).await?;
-    let waits = scene.orders(&waiter, WAITER, &job).rest(20);
-    scene.crew.start(waits).await?;
-    let renewed = scene.event(before, class, "renewed").await?;
+    let before = scene.history.position();
+    let owes = scene.worker_spec(class, class, &job).turns(1);
+    scene.workers.start(owes.steps(WORK_STEPS_AND_DELAY_MS.0, WORK_STEPS_AND_DELAY_MS.1)).await?;
+    scene.wait_until_working(before, class).await?;
+    let waits = scene.worker_spec(&waiter, WAITER_CLASS, &job).rest(20);
+    scene.workers.start(waits).await?;
+    let renewed = scene.require_event(before, class, "renewed").await?;
 
-    let during = scene.tape.place();
-    scene.stage.cut().await?;
-    let cut = scene.fault(&format!("{class}: no release is answered"));
+    let during = scene.history.position();
+    scene.testbed.cut_off().await?;
+    let cut = scene.record_fault(&format!("{class}: no release is answered"));
     let told = scene
-        .tape
-        .wait(during, PATIENCE, |record| {
+        .history
+        .wait_for(during, EVENT_TIMEOUT, |record| {
             record.who == class
-                && matches!(
-                    record.what,
-                    Entry::Reported {
-                        value: Some(_),
-                        lost: false,
-                        ..
-                    }
-                )
+                && matches!(record.what, HistoryEntry::Reported { value: Some(_), lost: false, .. })
         })
         .await;
     if told.as_ref().is_some_and(|told| told.at < cut) {
-        return Err(Error::Waited(format!(
-            "to cut off the store before {class} ends its work"
-        )));
+        return Err(Error::WaitTimedOut(format!("to cut off the store before {class} ends its work")));
     }
-    draft.within(
+    draft.promise_within(
         &format!("{class}: the work's result is handed on although its release fails"),
         cut,
         told.as_ref(),
-        PATIENCE,
+        EVENT_TIMEOUT,
     );
-    let owed = scene.look(during, PATIENCE, class, "debt").await;
-    scene.stage.heal().await?;
-    let healed = scene.mend("releases are answered again");
-    scene.look(during, PATIENCE, class, "debt_cleared").await;
-    scene.look(during, PATIENCE, &waiter, "acquired").await;
-    let history = scene.tape.history();
-    let lease = (
-        renewed.at - transition(&renewed).and_then(|seen| seen.span).unwrap_or(0),
-        healed,
-    );
-    collected(class, &waiter, owed.as_ref(), lease, &history, draft);
+    let owed = scene.wait_for_event(during, EVENT_TIMEOUT, class, "debt").await;
+    scene.testbed.heal().await?;
+    let healed = scene.record_repair("releases are answered again");
+    scene.wait_for_event(during, EVENT_TIMEOUT, class, "debt_cleared").await;
+    scene.wait_for_event(during, EVENT_TIMEOUT, &waiter, "acquired").await;
+    let history = scene.history.snapshot();
+    let lease = (renewed.at - transition(&renewed).and_then(|seen| seen.span).unwrap_or(0), healed);
+    promise_debt_collected(class, &waiter, owed.as_ref(), lease, &history, draft);
     Ok(())
 }
 
-/// The debt is told, collected while the lease would still have lasted, and the next one is let in by that. The lease was last
-/// prolonged by a request that was sent at the first of these moments; the store was back at the second.
-fn collected(
+/// Adds the promises of a debt: it is reported, it is collected before the lease expires, and that
+/// lets the waiter in. `prolonged` is when the last confirmed renewal was sent, `healed` when the
+/// store was reachable again.
+fn promise_debt_collected(
     class: &str,
     waiter: &str,
-    owed: Option<&Record>,
+    owed: Option<&HistoryRecord>,
     (prolonged, healed): (u64, u64),
     history: &History,
-    draft: &mut Draft,
+    draft: &mut VerdictBuilder,
 ) {
     let of = |who: &str, event: &str| {
         let from = owed.map_or(prolonged, |owed| owed.at);
@@ -203,41 +212,40 @@ fn collected(
         })
     };
     draft.promise(
-        &format!("{class}: the debt is told"),
+        &format!("{class}: the debt is reported"),
         owed.is_some(),
         owed.map_or_else(
             || "it was not".to_owned(),
-            |owed| format!("{} before the store was back", secs(between(owed.at, healed))),
+            |owed| format!("{} before the store was back", format_secs(between(owed.at, healed))),
         ),
     );
     let cleared = of(class, "debt_cleared");
-    let how = cleared
-        .and_then(transition)
-        .and_then(|seen| seen.detail.as_deref());
+    let how = cleared.and_then(transition).and_then(|seen| seen.detail.as_deref());
     draft.promise(
         &format!("{class}: the debt is collected in the background, before the lease ends"),
         how == Some("released"),
         cleared.map_or_else(
             || "never cleared".to_owned(),
             |cleared| {
-                let after = secs(between(healed, cleared.at));
+                let after = format_secs(between(healed, cleared.at));
                 format!("{} {after} after the store was back", how.unwrap_or_default())
             },
         ),
     );
-    // No lease that was prolonged then can have run out before this moment.
-    let end = prolonged.saturating_add(u64::try_from(TTL.as_nanos()).unwrap_or(u64::MAX));
+    // The earliest possible expiry: a lease renewed at `prolonged` lasts at least one TTL from
+    // then.
+    let end = prolonged.saturating_add(u64::try_from(DRILL_TTL.as_nanos()).unwrap_or(u64::MAX));
     let next = of(waiter, "acquired");
     draft.promise(
         &format!("{class}: the next one does not wait for the lease's end"),
-        next.is_some_and(|next| between(next.at, end) >= CLEARLY),
+        next.is_some_and(|next| between(next.at, end) >= MIN_TIME_BEFORE_EXPIRY),
         next.map_or_else(
             || "never granted".to_owned(),
             |next| {
                 format!(
                     "busy for {} after the store was back; granted {} before the lease's end",
-                    secs(between(healed, next.at)),
-                    secs(between(next.at, end))
+                    format_secs(between(healed, next.at)),
+                    format_secs(between(next.at, end))
                 )
             },
         ),
@@ -248,43 +256,33 @@ fn collected(
 mod tests {
     use super::*;
     use crate::scenario::POLICIES;
-    use crate::scenario::script::{SECOND, event, history};
+    use crate::scenario::test_history::{SECOND_NANOS, event_at, history_of};
 
     fn kept(cleared: Option<&str>, granted: u64) -> bool {
-        let owed = event(2, "scheduler", "debt", None);
+        let owed = event_at(2, "scheduler", "debt", None);
         let mut records = vec![owed.clone()];
-        records.extend(cleared.map(|how| event(2, "scheduler", "debt_cleared", Some(how))));
-        records.push(event(granted, "waits", "acquired", None));
-        let mut draft = Draft::default();
-        let lease = (SECOND, 2 * SECOND);
-        collected(
-            "scheduler",
-            "waits",
-            Some(&owed),
-            lease,
-            &history(records),
-            &mut draft,
-        );
+        records.extend(cleared.map(|how| event_at(2, "scheduler", "debt_cleared", Some(how))));
+        records.push(event_at(granted, "waits", "acquired", None));
+        let mut draft = VerdictBuilder::default();
+        let lease = (SECOND_NANOS, 2 * SECOND_NANOS);
+        promise_debt_collected("scheduler", "waits", Some(&owed), lease, &history_of(records), &mut draft);
         draft.promises.iter().all(|promise| promise.kept)
     }
 
     #[test]
-    fn a_debt_that_only_ran_out_was_not_collected() {
+    fn an_expired_debt_was_not_collected() {
         assert!(kept(Some("released"), 3));
         assert!(!kept(Some("expired"), 3));
         assert!(!kept(None, 3));
-        assert!(
-            !kept(Some("released"), 4),
-            "the next one waited for the lease's end"
-        );
+        assert!(!kept(Some("released"), 4), "the next one waited for the lease's end");
     }
 
     #[test]
     fn a_second_try_gives_back_and_owes_nothing() {
         let kept = |failed, events: &[&str]| {
-            let records = events.iter().map(|what| event(1, "w", what, None)).collect();
-            let mut draft = Draft::default();
-            second_try(("scheduler", 1), "w", failed, &history(records), &mut draft);
+            let records = events.iter().map(|what| event_at(1, "w", what, None)).collect();
+            let mut draft = VerdictBuilder::default();
+            promise_second_try(("scheduler", 1), "w", failed, &history_of(records), &mut draft);
             draft.promises.iter().all(|promise| promise.kept)
         };
         assert!(kept(true, &["release_failed", "released"]));
@@ -294,10 +292,10 @@ mod tests {
     }
 
     #[test]
-    fn a_second_try_that_had_no_chance_is_the_machines_fault() {
+    fn a_second_try_before_the_repair_is_the_hosts_fault() {
         let late = |failures: &[u64]| {
-            let records = failures.iter().map(|at| event(*at, "w", "release_failed", None));
-            without_a_chance("w", 3 * SECOND, &history(records.collect()))
+            let records = failures.iter().map(|at| event_at(*at, "w", "release_failed", None));
+            repaired_too_late("w", 3 * SECOND_NANOS, &history_of(records.collect()))
         };
         assert!(late(&[1, 2]), "it was over before the store was well");
         assert!(late(&[1, 3]), "and just then");
@@ -307,25 +305,25 @@ mod tests {
     }
 
     #[test]
-    fn only_a_second_try_that_took_all_its_time_is_tried_again() {
+    fn only_a_second_try_that_timed_out_is_repeated() {
         let slow = |failures: &[u64]| {
-            let failed = |at: &u64| Record {
-                at: *at * SECOND / 1000,
-                ..event(0, "w", "release_failed", None)
+            let failed = |at: &u64| HistoryRecord {
+                at: *at * SECOND_NANOS / 1000,
+                ..event_at(0, "w", "release_failed", None)
             };
-            out_of_time("w", &history(failures.iter().map(failed).collect()))
+            second_try_timed_out("w", &history_of(failures.iter().map(failed).collect()))
         };
         assert!(slow(&[1_000, 1_285]), "the store says so just before it is over");
         assert!(!slow(&[1_000, 1_200]), "it was refused");
         assert!(!slow(&[1_000]), "there was none: that is to be judged");
         assert!(!slow(&[]));
-        assert!(!seen(1, true, false).contains("ran out"));
+        assert!(!describe_release(1, true, false).contains("ran out"));
         assert!(
-            seen(2, true, false).contains("1 time(s) before, the second try ran out"),
+            describe_release(2, true, false).contains("1 time(s) before, the second try ran out"),
             "it is told"
         );
-        let told = format!("timeout = \"{}ms\"", A_TRY.as_millis());
-        for class in TWO_TRIES {
+        let told = format!("timeout = \"{}ms\"", RELEASE_TRY_TIMEOUT.as_millis());
+        for class in TWO_TRY_CLASSES {
             let rules = POLICIES.split(&format!("[class.{class}]")).nth(1).unwrap();
             let release = rules.split("release = ").nth(1).unwrap().lines().next().unwrap();
             assert!(release.contains(&told), "{class}: {release}");

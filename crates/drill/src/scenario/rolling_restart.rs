@@ -1,25 +1,26 @@
-//! Every worker is ended and started anew, one after the other, under load.
+//! Each worker is ended and replaced by a new one, one after the other, under load.
 
-use super::PATIENCE;
-use super::draft::Draft;
-use super::scene::{Scene, transition};
+use super::EVENT_TIMEOUT;
+use super::context::{ScenarioContext, transition};
+use super::verdict_builder::VerdictBuilder;
 use crate::fleet::Error;
 use crate::history::History;
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    let orders = |scene: &Scene, who: &str| scene.orders(who, "scheduler", "job:1").steps(3, 30);
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    let orders =
+        |scene: &ScenarioContext, who: &str| scene.worker_spec(who, "scheduler", "job:1").steps(3, 30);
     for who in ["a", "b", "c"] {
-        scene.crew.start(orders(scene, who)).await?;
+        scene.workers.start(orders(scene, who)).await?;
     }
     for who in ["a", "b", "c"] {
-        scene.event(0, who, "acquired").await?;
+        scene.require_event(0, who, "acquired").await?;
     }
     for (old, new) in [("a", "a2"), ("b", "b2"), ("c", "c2")] {
-        scene.fault(&format!("{old} is ended and {new} started in its place"));
-        let from = scene.tape.place();
-        let in_order = scene.crew.finish(old).await.in_order();
-        scene.crew.start(orders(scene, new)).await?;
-        let served = scene.look(from, PATIENCE, new, "acquired").await.is_some();
+        scene.record_fault(&format!("{old} is ended and {new} started in its place"));
+        let from = scene.history.position();
+        let in_order = scene.workers.end_worker(old).await.is_clean();
+        scene.workers.start(orders(scene, new)).await?;
+        let served = scene.wait_for_event(from, EVENT_TIMEOUT, new, "acquired").await.is_some();
         draft.promise(
             &format!("{old} ends in order, {new} gets its turn"),
             in_order && served,
@@ -30,21 +31,13 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
             },
         );
     }
-    nothing_lost(&scene.tape.history(), draft);
+    promise_nothing_lost(&scene.history.snapshot(), draft);
     Ok(())
 }
 
-/// A restart takes no lease from anybody: that has nothing to do with how fast anything is.
-pub(super) fn nothing_lost(history: &History, draft: &mut Draft) {
-    let harm = history
-        .records
-        .iter()
-        .filter_map(transition)
-        .filter(|seen| seen.event == "not_owned")
-        .count();
-    draft.always(
-        "nobody loses its lease to a restart",
-        harm == 0,
-        format!("{harm} lost"),
-    );
+/// Adds the promise that no client loses its lease to a restart. It does not depend on the speed of
+/// the host.
+pub(super) fn promise_nothing_lost(history: &History, draft: &mut VerdictBuilder) {
+    let harm = history.records.iter().filter_map(transition).filter(|seen| seen.event == "not_owned").count();
+    draft.promise_untimed("no client loses its lease to a restart", harm == 0, format!("{harm} lost"));
 }

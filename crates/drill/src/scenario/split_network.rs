@@ -1,63 +1,51 @@
-//! One of two replicas loses its way to the store, the other one does not.
+//! One of two workers loses its connection to the store; the other one keeps it.
 
-use super::draft::Draft;
-use super::scene::{Scene, between, secs};
-use super::{PATIENCE, SLACK, TTL};
+use super::context::{ScenarioContext, between, format_secs};
+use super::verdict_builder::VerdictBuilder;
+use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
 use crate::fleet::Error;
-use crate::history::Record;
+use crate::history::HistoryRecord;
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    let (way, url) = scene.stage.second_way().await?;
-    let inside = scene.orders("inside", "scheduler", "job:1").steps(20, 100);
-    let outside = scene.orders("outside", "scheduler", "job:1").steps(60, 100);
-    scene.crew.start_on(&url, outside).await?;
-    scene.event(0, "outside", "renewed").await?;
-    scene.crew.start(inside).await?;
-    scene.look(0, PATIENCE, "inside", "busy").await;
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    let (way, url) = scene.testbed.start_second_proxy().await?;
+    let inside = scene.worker_spec("inside", "scheduler", "job:1").steps(20, 100);
+    let outside = scene.worker_spec("outside", "scheduler", "job:1").steps(60, 100);
+    scene.workers.start_with_url(&url, outside).await?;
+    scene.require_event(0, "outside", "renewed").await?;
+    scene.workers.start(inside).await?;
+    scene.wait_for_event(0, EVENT_TIMEOUT, "inside", "busy").await;
 
-    let from = scene.tape.place();
+    let from = scene.history.position();
     way.disable().await?;
-    let split = scene.fault("the holder loses its way to the store, the other replica does not");
-    let stopped = scene.look(from, PATIENCE, "outside", "abandoned").await;
-    let taken = scene.look(from, PATIENCE, "inside", "acquired").await;
-    let after = |record: Option<&Record>| {
-        record.map_or_else(|| "never".to_owned(), |record| secs(between(split, record.at)))
+    let split = scene.record_fault("the holder loses its way to the store, the other replica does not");
+    let stopped = scene.wait_for_event(from, EVENT_TIMEOUT, "outside", "abandoned").await;
+    let taken = scene.wait_for_event(from, EVENT_TIMEOUT, "inside", "acquired").await;
+    let after = |record: Option<&HistoryRecord>| {
+        record.map_or_else(|| "never".to_owned(), |record| format_secs(between(split, record.at)))
     };
     draft.promise(
         "the side without a store stops before the other one begins",
         matches!((&stopped, &taken), (Some(stopped), Some(taken)) if stopped.at <= taken.at),
-        format!(
-            "stopped after: {}, taken over after: {}",
-            after(stopped.as_ref()),
-            after(taken.as_ref())
-        ),
+        format!("stopped after: {}, taken over after: {}", after(stopped.as_ref()), after(taken.as_ref())),
     );
-    draft.within(
+    draft.promise_within(
         "the other side takes over within the TTL (and what a loaded host adds)",
         split,
         taken.as_ref(),
-        TTL + SLACK,
+        DRILL_TTL + HOST_SLACK,
     );
-    let after = scene.tape.place();
+    let after = scene.history.position();
     way.heal().await?;
-    scene.mend("the network is whole again");
-    let back = scene.look(after, PATIENCE, "outside", "acquired").await;
+    scene.record_repair("the network is whole again");
+    let back = scene.wait_for_event(after, EVENT_TIMEOUT, "outside", "acquired").await;
     draft.promise(
         "the lost side comes back when it is whole",
         back.is_some(),
-        if back.is_some() {
-            "granted again"
-        } else {
-            "never granted again"
-        },
+        if back.is_some() { "granted again" } else { "never granted again" },
     );
-    // The way must last until its worker has ended.
-    let in_order = scene.crew.finish("outside").await.in_order();
-    draft.promise(
-        "the lost side ends in order",
-        in_order,
-        if in_order { "it did" } else { "it did not" },
-    );
+    // The second proxy must live until its worker has ended.
+    let in_order = scene.workers.end_worker("outside").await.is_clean();
+    draft.promise("the lost side ends in order", in_order, if in_order { "it did" } else { "it did not" });
     way.stop().await;
     Ok(())
 }

@@ -1,75 +1,74 @@
-//! The store answers nobody for longer than a TTL: every class at once, each as its policy says.
+//! The store is unreachable for longer than a TTL. All classes are tested at once, each against its
+//! own policy.
 
 use std::time::Duration;
 
-use super::draft::Draft;
-use super::scene::{Scene, between, secs, transition};
-use super::{PATIENCE, TTL};
+use super::context::{ScenarioContext, between, format_secs, transition};
+use super::verdict_builder::VerdictBuilder;
+use super::{DRILL_TTL, EVENT_TIMEOUT};
 use crate::fleet::Error;
-use crate::history::{Answer, Entry, History, Record};
+use crate::history::{History, HistoryEntry, HistoryRecord, RecordedOutcome};
 
-/// Fail-closed classes and the fail-open one, each with a worker and a name of its own.
-const CLOSED: &[&str] = &["scheduler", "workflow-critical", "approval", TICKS, "admission"];
-/// Keeps its lease until it has run out, so that there is one tick in each window; it has two workers on its name.
-const TICKS: &str = "reconciler";
-/// A store counts in whole milliseconds.
-const WHOLE: Duration = Duration::from_millis(2);
-const OPEN: &str = "workflow";
+const FAIL_CLOSED_CLASSES: &[&str] = &["scheduler", "workflow-critical", "approval", TICK_CLASS, "admission"];
+// Never releases early, so each TTL window has one grant (a tick). Two workers compete for its
+// name.
+const TICK_CLASS: &str = "reconciler";
+// Stores count in whole milliseconds.
+const STORE_TIME_GRAIN: Duration = Duration::from_millis(2);
+const FAIL_OPEN_CLASS: &str = "workflow";
 
-pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Error> {
-    for class in CLOSED.iter().chain([&OPEN]) {
-        let orders = scene.orders(class, class, &format!("job:{class}")).rest(100);
-        scene.crew.start(orders).await?;
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    for class in FAIL_CLOSED_CLASSES.iter().chain([&FAIL_OPEN_CLASS]) {
+        let orders = scene.worker_spec(class, class, &format!("job:{class}")).rest(100);
+        scene.workers.start(orders).await?;
     }
-    for class in CLOSED.iter().chain([&OPEN]) {
-        scene.at_work(0, class).await?;
+    for class in FAIL_CLOSED_CLASSES.iter().chain([&FAIL_OPEN_CLASS]) {
+        scene.wait_until_working(0, class).await?;
     }
-    // Only now: the first one has had its tick, and both try again and again from here on.
-    let other = scene.orders("reconciler-2", TICKS, &format!("job:{TICKS}"));
-    scene.crew.start(other).await?;
+    // Started after the first worker has had its tick. From here on both workers compete.
+    let other = scene.worker_spec("reconciler-2", TICK_CLASS, &format!("job:{TICK_CLASS}"));
+    scene.workers.start(other).await?;
 
-    let during = scene.tape.place();
-    scene.stage.cut().await?;
-    let cut = scene.fault(&format!(
-        "the store answers nobody for {}",
-        secs(scene.options.outage)
-    ));
-    scene.rest(scene.options.outage).await;
-    for class in CLOSED {
+    let during = scene.history.position();
+    scene.testbed.cut_off().await?;
+    let cut =
+        scene.record_fault(&format!("the store answers no client for {}", format_secs(scene.options.outage)));
+    scene.sleep(scene.options.outage).await;
+    for class in FAIL_CLOSED_CLASSES {
         let refused = scene
-            .tape
-            .wait(during, PATIENCE, |record| {
-                record.who == *class && answered(record, Answer::Unavailable)
+            .history
+            .wait_for(during, EVENT_TIMEOUT, |record| {
+                record.who == *class && is_answer(record, RecordedOutcome::Unavailable)
             })
             .await;
         draft.promise(
             &format!("{class} (fail-closed): work pauses while the store is away"),
             refused.is_some(),
-            count(scene, during, class, "acquires refused", |record| {
-                answered(record, Answer::Unavailable)
+            count_records(scene, during, class, "acquires refused", |record| {
+                is_answer(record, RecordedOutcome::Unavailable)
             }),
         );
     }
-    let fell = scene.look(during, PATIENCE, OPEN, "fell_back").await;
+    let fell = scene.wait_for_event(during, EVENT_TIMEOUT, FAIL_OPEN_CLASS, "fell_back").await;
     draft.promise(
         "workflow (fail-open): work goes on with a local lock, and each time is counted",
         fell.is_some(),
-        count(scene, during, OPEN, "fall-backs counted", |record| {
+        count_records(scene, during, FAIL_OPEN_CLASS, "fall-backs counted", |record| {
             transition(record).is_some_and(|seen| seen.event == "fell_back")
         }),
     );
 
-    let after = scene.tape.place();
-    scene.stage.heal().await?;
-    let healed = scene.mend("the store answers again");
+    let after = scene.history.position();
+    scene.testbed.heal().await?;
+    let healed = scene.record_repair("the store answers again");
     draft.promise(
         "the outage was as long as it was asked for",
         between(cut, healed) >= scene.options.outage,
-        secs(between(cut, healed)),
+        format_secs(between(cut, healed)),
     );
-    for class in CLOSED.iter().chain([&OPEN]) {
-        // Whichever of the two it is: they share the name.
-        let back = scene.tape.wait(after, PATIENCE, |record| {
+    for class in FAIL_CLOSED_CLASSES.iter().chain([&FAIL_OPEN_CLASS]) {
+        // By class and not by worker: the two workers of the tick class share a name.
+        let back = scene.history.wait_for(after, EVENT_TIMEOUT, |record| {
             transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == *class)
         });
         let back = back.await;
@@ -78,30 +77,31 @@ pub(super) async fn play(scene: &mut Scene, draft: &mut Draft) -> Result<(), Err
             back.is_some(),
             back.map_or_else(
                 || "no lease was granted again".to_owned(),
-                |back| format!("a lease again after {}", secs(between(healed, back.at))),
+                |back| format!("a lease again after {}", format_secs(between(healed, back.at))),
             ),
         );
     }
-    // A whole window with the store well.
+    // Wait for two ticks, which is one whole window with a reachable store.
     let mut ticks = 0;
-    let seen = scene.tape.wait(after, PATIENCE, |record| {
-        let tick = transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == TICKS);
+    let seen = scene.history.wait_for(after, EVENT_TIMEOUT, |record| {
+        let tick =
+            transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == TICK_CLASS);
         ticks += u32::from(tick);
         ticks == 2
     });
     seen.await;
-    one_tick_per_window(&scene.tape.history(), draft);
+    promise_one_tick_per_window(&scene.history.snapshot(), draft);
     Ok(())
 }
 
-/// No two ticks of the class are closer than its TTL: from when the first was asked for to when the next was granted. No delay
-/// can make that shorter.
-fn one_tick_per_window(history: &History, draft: &mut Draft) {
+/// Adds the promise that two ticks are at least one TTL apart, from the request of the first to the
+/// grant of the next. A delay can only make that longer.
+fn promise_one_tick_per_window(history: &History, draft: &mut VerdictBuilder) {
     let mut ticks: Vec<_> = history
         .records
         .iter()
         .filter_map(|record| transition(record).map(|seen| (record.at, seen)))
-        .filter(|(_, seen)| seen.event == "acquired" && seen.class == TICKS)
+        .filter(|(_, seen)| seen.event == "acquired" && seen.class == TICK_CLASS)
         .map(|(at, seen)| (at, at.saturating_sub(seen.span.unwrap_or(0))))
         .collect();
     ticks.sort_unstable();
@@ -110,12 +110,12 @@ fn one_tick_per_window(history: &History, draft: &mut Draft) {
         _ => None,
     });
     let closest = gaps.min();
-    draft.always(
-        "reconciler: one tick in each window, whoever has it",
-        closest.is_none_or(|closest| closest + WHOLE >= TTL),
+    draft.promise_untimed(
+        "reconciler: one tick in each window, whichever client holds it",
+        closest.is_none_or(|closest| closest + STORE_TIME_GRAIN >= DRILL_TTL),
         closest.map_or_else(
             || format!("{} ticks", ticks.len()),
-            |closest| format!("{} ticks, the closest {} apart", ticks.len(), secs(closest)),
+            |closest| format!("{} ticks, the closest {} apart", ticks.len(), format_secs(closest)),
         ),
     );
     draft.promise(
@@ -125,38 +125,41 @@ fn one_tick_per_window(history: &History, draft: &mut Draft) {
     );
 }
 
-fn answered(record: &Record, wanted: Answer) -> bool {
-    matches!(record.what, Entry::Answered { answer, .. } if answer == wanted)
+fn is_answer(record: &HistoryRecord, wanted: RecordedOutcome) -> bool {
+    matches!(record.what, HistoryEntry::Answered { answer, .. } if answer == wanted)
 }
 
-fn count(scene: &Scene, from: usize, who: &str, what: &str, fits: impl Fn(&Record) -> bool) -> String {
-    let history = scene.tape.history();
+fn count_records(
+    scene: &ScenarioContext,
+    from: usize,
+    who: &str,
+    what: &str,
+    fits: impl Fn(&HistoryRecord) -> bool,
+) -> String {
+    let history = scene.history.snapshot();
     let since = history.records.get(from..).unwrap_or_default();
-    let number = since
-        .iter()
-        .filter(|record| record.who == who && fits(record))
-        .count();
+    let number = since.iter().filter(|record| record.who == who && fits(record)).count();
     format!("{number} {what}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::script::{event, history};
+    use crate::scenario::test_history::{event_at, history_of};
 
     #[test]
-    fn two_ticks_in_one_window_are_one_too_many() {
+    fn two_ticks_in_one_window_break_the_promise() {
         let tick = |at, who: &str| {
-            let mut record = event(at, who, "acquired", None);
-            if let Entry::Event(seen) = &mut record.what {
-                seen.class = TICKS.into();
+            let mut record = event_at(at, who, "acquired", None);
+            if let HistoryEntry::Event(seen) = &mut record.what {
+                seen.class = TICK_CLASS.into();
             }
             record
         };
         let kept = |seconds: &[u64]| {
             let records = seconds.iter().map(|at| tick(*at, "w")).collect();
-            let mut draft = Draft::default();
-            one_tick_per_window(&history(records), &mut draft);
+            let mut draft = VerdictBuilder::default();
+            promise_one_tick_per_window(&history_of(records), &mut draft);
             draft.promises.iter().all(|promise| promise.kept)
         };
         assert!(kept(&[1, 4, 8]));

@@ -1,42 +1,42 @@
-//! What a drill says at its end.
+//! The verdict on a drill.
 
 use std::time::Duration;
 
 use super::Scenario;
-use super::draft::Draft;
 use super::measure::{Measures, measure};
-use crate::fleet::{Error, Pulse, StoreKind};
+use super::verdict_builder::VerdictBuilder;
+use crate::fleet::{Error, LoadProbe, StoreKind};
 use crate::history::History;
 use crate::oracle::{Judgement, judge};
 
-/// Something the class promises in this situation, and what was seen of it.
+/// A promise of the class in this situation, and what happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Promise {
-    /// What is promised.
+pub struct PromiseCheck {
+    /// The promise, as a sentence.
     pub what: String,
-    /// It was kept.
+    /// Whether it was kept.
     pub kept: bool,
-    /// What was seen.
+    /// What happened, as a sentence.
     pub seen: String,
-    /// A machine that does not keep up can break it.
+    /// Whether a slow host can break it.
     pub about_time: bool,
 }
 
-/// How a drill came out.
+/// The outcome of a drill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Every promise was kept.
     Clean,
     /// A promise was broken.
     Violation,
-    /// It was not run here, and why is said.
+    /// The drill was not run. The field `skipped` of the verdict says why.
     Skipped,
 }
 
 impl Outcome {
-    /// The word for it.
+    /// Its name in reports.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Clean => "clean",
             Self::Violation => "VIOLATION",
@@ -45,38 +45,39 @@ impl Outcome {
     }
 }
 
-/// A drill's verdict, with everything it rests on.
+/// A drill's verdict, with the data it is based on.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// Which drill.
+    /// Name of the drill.
     pub drill: &'static str,
-    /// What it does and promises.
+    /// The fault and the promise.
     pub about: &'static str,
-    /// Which classes it concerns.
+    /// The lock classes it tests.
     pub classes: &'static [&'static str],
-    /// On which store.
+    /// Name of the store it ran on.
     pub store: &'static str,
-    /// It was a control run: the invariants had to be seen broken.
+    /// Whether it was a control run, which must show broken invariants.
     pub control: bool,
-    /// How it came out.
+    /// Clean, violation or skipped.
     pub outcome: Outcome,
-    /// Why it was not run.
+    /// Why it was not run, if it was skipped.
     pub skipped: Option<String>,
-    /// How long it took.
+    /// Duration of the drill.
     pub took: Duration,
-    /// What the class promises, and what was seen.
-    pub promises: Vec<Promise>,
-    /// What the checker says.
+    /// The promises of the class, and what happened.
+    pub promises: Vec<PromiseCheck>,
+    /// The checker's findings.
     pub judgement: Judgement,
-    /// Numbers.
+    /// Counts and times from the history.
     pub measures: Measures,
-    /// Every line.
+    /// The full history.
     pub history: History,
 }
 
 impl Verdict {
-    /// Judges a history that was kept: what its classes promised in the situation is not in it, the invariants are.
+    /// Judges a saved history. Only the invariants can be checked: the promises of the scenario are
+    /// not in the history.
     #[must_use]
     pub fn of_history(history: History) -> Self {
         let (judgement, measures) = (judge(&history), measure(&history));
@@ -84,15 +85,11 @@ impl Verdict {
         let span = times().max().unwrap_or(0) - times().min().unwrap_or(0);
         Self {
             drill: "history",
-            about: "a history that was kept, judged anew against the invariants",
+            about: "a recorded history, judged again against the invariants",
             classes: &[],
             store: "file",
             control: false,
-            outcome: if judgement.clean() {
-                Outcome::Clean
-            } else {
-                Outcome::Violation
-            },
+            outcome: if judgement.clean() { Outcome::Clean } else { Outcome::Violation },
             skipped: None,
             took: Duration::from_nanos(span),
             promises: Vec::new(),
@@ -102,38 +99,32 @@ impl Verdict {
         }
     }
 
-    /// It is a violation, and all that is wrong is that something came too late: what a machine that does not keep up
-    /// looks like too.
-    pub(super) fn only_late(&self) -> bool {
-        self.outcome == Outcome::Violation && !self.judgement.incomplete && !self.beyond_time()
+    /// Whether the violation consists of broken time limits only, which a slow host also causes.
+    pub(super) fn only_timing_broken(&self) -> bool {
+        self.outcome == Outcome::Violation && !self.judgement.incomplete && !self.breaks_untimed_promise()
     }
 
-    /// Something is broken that no delay explains.
-    fn beyond_time(&self) -> bool {
+    /// Whether a promise is broken that no delay explains.
+    fn breaks_untimed_promise(&self) -> bool {
         let judged = &self.judgement;
-        judged.more > 0
-            || self
-                .promises
-                .iter()
-                .any(|promise| !promise.kept && !promise.about_time)
-            || (!self.control
-                && judged
-                    .findings
-                    .iter()
-                    .any(|found| !found.invariant.starts_with('L')))
+        // Findings beyond the limit are not listed, so they may be about safety.
+        judged.dropped_findings > 0
+            || self.promises.iter().any(|promise| !promise.kept && !promise.about_time)
+            || (!self.control && judged.findings.iter().any(|found| !found.invariant.starts_with('L')))
     }
 
-    /// The verdict on a run that this error broke off: it can show that something is broken, and never that all is well. What
-    /// a control run has not shown by then it may show the next time.
-    pub(super) fn broken_off(mut self, stood_still: Duration, error: Error) -> Result<Self, Error> {
+    /// The verdict on a run that ended with this error. Such a run can prove a violation, but never
+    /// that all is clean. A control run proves nothing if it ends early, so it returns the error
+    /// and is retried.
+    pub(super) fn after_error(mut self, stood_still: Duration, error: Error) -> Result<Self, Error> {
         let something = self.promises.iter().any(|promise| !promise.kept)
             || !self.judgement.findings.is_empty()
-            || self.judgement.more > 0;
-        let in_time = stood_still <= Pulse::LATE;
-        if self.control || !something || !(in_time || self.beyond_time()) {
+            || self.judgement.dropped_findings > 0;
+        let in_time = stood_still <= LoadProbe::MAX_DELAY;
+        if self.control || !something || !(in_time || self.breaks_untimed_promise()) {
             return Err(error);
         }
-        self.promises.push(Promise {
+        self.promises.push(PromiseCheck {
             what: "the drill comes to its end".to_owned(),
             kept: false,
             seen: error.to_string(),
@@ -142,15 +133,12 @@ impl Verdict {
         Ok(self)
     }
 
-    /// What is wrong, in sentences.
-    pub(super) fn broken(&self) -> Vec<String> {
+    /// The broken promises and findings as sentences, at most five.
+    pub(super) fn broken_promises(&self) -> Vec<String> {
         let promises = self.promises.iter().filter(|promise| !promise.kept);
         let promises = promises.map(|promise| format!("{}: {}", promise.what, promise.seen));
         let findings = self.judgement.findings.iter();
-        promises
-            .chain(findings.map(|found| format!("{}: {}", found.invariant, found.why)))
-            .take(5)
-            .collect()
+        promises.chain(findings.map(|found| format!("{}: {}", found.invariant, found.why))).take(5).collect()
     }
 
     pub(super) fn skipped(scenario: &Scenario, store: StoreKind, why: &str) -> Self {
@@ -159,7 +147,7 @@ impl Verdict {
             drill: scenario.name,
             about: scenario.about,
             classes: scenario.classes,
-            store: store.word(),
+            store: store.as_str(),
             control: scenario.control,
             outcome: Outcome::Skipped,
             skipped: Some(why.to_owned()),
@@ -171,24 +159,20 @@ impl Verdict {
         }
     }
 
-    pub(super) fn reach(
+    pub(super) fn from_run(
         scenario: &Scenario,
         store: StoreKind,
         took: Duration,
-        mut draft: Draft,
+        mut draft: VerdictBuilder,
         history: History,
     ) -> Self {
         let (judgement, measures) = (judge(&history), measure(&history));
         if scenario.control {
             let seen = judgement.breaks("I3");
-            let how = format!("{} findings", judgement.findings.len() + judgement.more);
-            draft.promise(
-                "the checker sees stale writes where nothing refuses them",
-                seen,
-                how,
-            );
+            let how = format!("{} findings", judgement.findings.len() + judgement.dropped_findings);
+            draft.promise("the checker sees stale writes where nothing refuses them", seen, how);
         } else {
-            draft.always(
+            draft.promise_untimed(
                 "no task ends twice",
                 measures.duplicates == 0,
                 format!("{} duplicates", measures.duplicates),
@@ -200,13 +184,9 @@ impl Verdict {
             drill: scenario.name,
             about: scenario.about,
             classes: scenario.classes,
-            store: store.word(),
+            store: store.as_str(),
             control: scenario.control,
-            outcome: if kept && sound {
-                Outcome::Clean
-            } else {
-                Outcome::Violation
-            },
+            outcome: if kept && sound { Outcome::Clean } else { Outcome::Violation },
             skipped: None,
             took,
             promises: draft.promises,
@@ -220,22 +200,22 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Damage, Entry, Record};
+    use crate::history::{DamagedLine, HistoryEntry, HistoryRecord};
     use crate::scenario::find;
     use leasehold_core::Fence;
 
-    fn reach(name: &str, kept: bool, history: History) -> Outcome {
+    fn outcome_of(name: &str, kept: bool, history: History) -> Outcome {
         let scenario = find(name).unwrap();
-        let mut draft = Draft::default();
+        let mut draft = VerdictBuilder::default();
         draft.promise("something", kept, "seen");
-        Verdict::reach(scenario, StoreKind::Sqlite, Duration::ZERO, draft, history).outcome
+        Verdict::from_run(scenario, StoreKind::Sqlite, Duration::ZERO, draft, history).outcome
     }
 
     fn rows(of: &[(u64, u64)]) -> History {
-        let row = |(place, (fence, task)): (usize, &(u64, u64))| Record {
+        let row = |(place, (fence, task)): (usize, &(u64, u64))| HistoryRecord {
             at: 1,
             who: "target".into(),
-            what: Entry::Applied {
+            what: HistoryEntry::Applied {
                 place: u64::try_from(place).unwrap(),
                 name: "job:1".into(),
                 writer: "w".into(),
@@ -244,115 +224,104 @@ mod tests {
                 fence: Fence::new(*fence),
             },
         };
-        History {
-            records: of.iter().enumerate().map(row).collect(),
-            damage: Vec::new(),
-        }
+        History { records: of.iter().enumerate().map(row).collect(), damage: Vec::new() }
     }
 
     #[test]
     fn a_broken_promise_of_the_class_is_a_violation() {
-        assert_eq!(reach("forced-kill", true, rows(&[(1, 1)])), Outcome::Clean);
-        assert_eq!(reach("forced-kill", false, rows(&[(1, 1)])), Outcome::Violation);
+        assert_eq!(outcome_of("forced-kill", true, rows(&[(1, 1)])), Outcome::Clean);
+        assert_eq!(outcome_of("forced-kill", false, rows(&[(1, 1)])), Outcome::Violation);
     }
 
     #[test]
-    fn so_are_a_broken_invariant_a_task_that_ends_twice_and_a_torn_history() {
-        assert_eq!(
-            reach("forced-kill", true, rows(&[(2, 1), (1, 2)])),
-            Outcome::Violation
-        );
-        assert_eq!(
-            reach("forced-kill", true, rows(&[(1, 1), (2, 1)])),
-            Outcome::Violation
-        );
+    fn broken_invariants_duplicates_and_torn_histories_are_violations() {
+        assert_eq!(outcome_of("forced-kill", true, rows(&[(2, 1), (1, 2)])), Outcome::Violation);
+        assert_eq!(outcome_of("forced-kill", true, rows(&[(1, 1), (2, 1)])), Outcome::Violation);
         let mut torn = rows(&[(1, 1)]);
-        torn.damage.push(Damage {
-            line: 2,
-            why: "torn".into(),
-        });
-        assert_eq!(reach("forced-kill", true, torn), Outcome::Violation);
+        torn.damage.push(DamagedLine { line: 2, why: "torn".into() });
+        assert_eq!(outcome_of("forced-kill", true, torn), Outcome::Violation);
     }
 
-    fn broken_off(name: &str, history: History, draft: Draft, stood_still: Duration) -> Option<Outcome> {
+    fn outcome_after_error(
+        name: &str,
+        history: History,
+        draft: VerdictBuilder,
+        stood_still: Duration,
+    ) -> Option<Outcome> {
         let scenario = find(name).unwrap();
-        let verdict = Verdict::reach(scenario, StoreKind::Sqlite, Duration::ZERO, draft, history);
-        let error = Error::Waited("for something".into());
-        verdict
-            .broken_off(stood_still, error)
-            .ok()
-            .map(|verdict| verdict.outcome)
+        let verdict = Verdict::from_run(scenario, StoreKind::Sqlite, Duration::ZERO, draft, history);
+        let error = Error::WaitTimedOut("for something".into());
+        verdict.after_error(stood_still, error).ok().map(|verdict| verdict.outcome)
     }
 
-    /// A drill that did not come to its end says what it has shown until then.
+    /// A drill that ended with an error reports the violations it has shown until then.
     #[test]
-    fn what_was_broken_before_an_error_is_a_violation() {
-        let still = Pulse::LATE * 2;
-        let none = Draft::default;
+    fn a_broken_promise_before_an_error_is_a_violation() {
+        let still = LoadProbe::MAX_DELAY * 2;
+        let none = VerdictBuilder::default;
         let overlap = || rows(&[(2, 1), (1, 2)]);
         let late = || {
-            let mut draft = Draft::default();
+            let mut draft = VerdictBuilder::default();
             draft.promise("something", false, "late");
             draft
         };
         let violation = Some(Outcome::Violation);
-        assert_eq!(broken_off("forced-kill", overlap(), none(), still), violation);
+        assert_eq!(outcome_after_error("forced-kill", overlap(), none(), still), violation);
+        assert_eq!(outcome_after_error("forced-kill", rows(&[(1, 1)]), late(), Duration::ZERO), violation);
+        assert_eq!(outcome_after_error("forced-kill", rows(&[(1, 1)]), late(), still), None);
         assert_eq!(
-            broken_off("forced-kill", rows(&[(1, 1)]), late(), Duration::ZERO),
-            violation
-        );
-        assert_eq!(broken_off("forced-kill", rows(&[(1, 1)]), late(), still), None);
-        assert_eq!(
-            broken_off("forced-kill", rows(&[(1, 1)]), none(), Duration::ZERO),
+            outcome_after_error("forced-kill", rows(&[(1, 1)]), none(), Duration::ZERO),
             None,
             "nothing is broken, and it says nothing"
         );
-        assert_eq!(
-            broken_off("unfenced-control", overlap(), late(), Duration::ZERO),
-            None
-        );
+        assert_eq!(outcome_after_error("unfenced-control", overlap(), late(), Duration::ZERO), None);
         let mut torn = rows(&[(1, 1)]);
-        torn.damage.push(Damage {
-            line: 2,
-            why: "torn".into(),
-        });
-        assert_eq!(broken_off("forced-kill", torn, none(), Duration::ZERO), None);
+        torn.damage.push(DamagedLine { line: 2, why: "torn".into() });
+        assert_eq!(outcome_after_error("forced-kill", torn, none(), Duration::ZERO), None);
     }
 
-    /// What is no question of time is not excused by a machine that stood still.
+    /// A slow host is no excuse for a broken safety promise.
     #[test]
     fn safety_is_never_about_time() {
-        use crate::fleet::Ended;
-        use crate::history::Answer;
-        use crate::scenario::script::{event, history, line};
-        use crate::scenario::{contention_storm, expired_and_stale, failover, rolling_restart, scene};
-        let refused = Entry::Answered {
-            attempt: 1,
-            sent: 0,
-            answer: Answer::Unavailable,
-            fence: None,
-        };
-        type Judge<'a> = (&'a str, &'a dyn Fn(&mut Draft));
+        use crate::fleet::WorkerExit;
+        use crate::history::RecordedOutcome;
+        use crate::scenario::test_history::{event_at, history_of, record_at};
+        use crate::scenario::{contention_storm, context, expired_and_stale, failover, rolling_restart};
+        let refused =
+            HistoryEntry::Answered { attempt: 1, sent: 0, answer: RecordedOutcome::Unavailable, fence: None };
+        type Judge<'a> = (&'a str, &'a dyn Fn(&mut VerdictBuilder));
         let judges: [Judge<'_>; 6] = [
             ("a replica's refusal", &|draft| {
-                failover::no_contention(Some(Answer::Busy), draft)
+                failover::promise_no_contention(Some(RecordedOutcome::Busy), draft)
             }),
-            ("durable", &|draft| failover::durable(Err("held".into()), draft)),
+            ("durable", &|draft| failover::promise_durable_refused(Err("held".into()), draft)),
             ("a stale release", &|draft| {
-                expired_and_stale::untouched(&history(vec![event(1, "new", "not_owned", None)]), draft);
+                expired_and_stale::promise_new_holder_untouched(
+                    &history_of(vec![event_at(1, "new", "not_owned", None)]),
+                    draft,
+                );
             }),
             ("a restart", &|draft| {
-                rolling_restart::nothing_lost(&history(vec![event(1, "a", "not_owned", None)]), draft);
+                rolling_restart::promise_nothing_lost(
+                    &history_of(vec![event_at(1, "a", "not_owned", None)]),
+                    draft,
+                );
             }),
             ("an outage", &|draft| {
-                contention_storm::no_outage(&history(vec![line(1, "p", refused.clone())]), draft);
+                contention_storm::promise_no_outage(
+                    &history_of(vec![record_at(1, "p", refused.clone())]),
+                    draft,
+                );
             }),
             ("a worker's error", &|draft| {
-                scene::ended(draft, &[("w".into(), Ended::Failed("exit status: 2".into()))]);
+                context::promise_clean_exits(
+                    draft,
+                    &[("w".into(), WorkerExit::Failed("exit status: 2".into()))],
+                );
             }),
         ];
         for (what, judge) in judges {
-            let mut draft = Draft::default();
+            let mut draft = VerdictBuilder::default();
             judge(&mut draft);
             let broken: Vec<_> = draft.promises.iter().filter(|promise| !promise.kept).collect();
             assert!(
@@ -360,26 +329,15 @@ mod tests {
                 "{what}: {broken:?}"
             );
         }
-        let mut draft = Draft::default();
-        scene::ended(&mut draft, &[("w".into(), Ended::Late)]);
-        assert!(
-            draft
-                .promises
-                .iter()
-                .all(|promise| promise.kept || promise.about_time)
-        );
+        let mut draft = VerdictBuilder::default();
+        context::promise_clean_exits(&mut draft, &[("w".into(), WorkerExit::TimedOut)]);
+        assert!(draft.promises.iter().all(|promise| promise.kept || promise.about_time));
     }
 
-    /// A control run is clean only if the checker saw what it had to see.
+    /// A control run is clean only if the checker found the stale writes.
     #[test]
     fn a_control_run_must_show_stale_writes() {
-        assert_eq!(
-            reach("unfenced-control", true, rows(&[(1, 1)])),
-            Outcome::Violation
-        );
-        assert_eq!(
-            reach("unfenced-control", true, rows(&[(2, 1), (1, 1)])),
-            Outcome::Clean
-        );
+        assert_eq!(outcome_of("unfenced-control", true, rows(&[(1, 1)])), Outcome::Violation);
+        assert_eq!(outcome_of("unfenced-control", true, rows(&[(2, 1), (1, 1)])), Outcome::Clean);
     }
 }

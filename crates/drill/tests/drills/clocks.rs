@@ -1,65 +1,65 @@
-//! Processes under a clock of their own leave nothing behind, however they end.
+//! Processes under a fake wall clock leave no shared memory behind, however they end.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
-use leasehold_drill::fleet::{Crew, Orders, Skew, Stage, StoreKind, Tape, WORD};
+use leasehold_drill::fleet::{
+    FakeWallClock, HistoryBuffer, StoreKind, Testbed, WORKER_ARG, WorkerSpec, Workers,
+};
 
 use crate::program;
 
-/// What libfaketime shares under this process's number.
-fn shared(pid: u32) -> Vec<String> {
+/// The shared memory files of libfaketime for this process.
+fn shared_memory_of(pid: u32) -> Vec<String> {
     let all = [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")];
     let is_there = |name: &String| Path::new("/dev/shm").join(name).exists();
     all.into_iter().filter(is_there).collect()
 }
 
-async fn server(stage: &Stage) -> u32 {
-    let told = stage.command(&["INFO", "server"]).await.unwrap();
+async fn server_pid(stage: &Testbed) -> u32 {
+    let told = stage.send_command(&["INFO", "server"]).await.unwrap();
     let told: String = redis::from_redis_value(told).unwrap();
     let pid = told.lines().find_map(|line| line.strip_prefix("process_id:"));
     pid.unwrap().trim().parse().unwrap()
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed() {
-    let mut stage = Stage::build(StoreKind::Redis, None, "", &program(), true)
-        .await
-        .unwrap();
-    assert_eq!(shared(server(&stage).await), Vec::<String>::new());
-    stage.restart().await.unwrap();
-    assert_eq!(shared(server(&stage).await), Vec::<String>::new());
+async fn a_killed_server_leaves_no_shared_memory() {
+    let mut stage = Testbed::build(StoreKind::Redis, None, "", &program(), true).await.unwrap();
+    assert_eq!(shared_memory_of(server_pid(&stage).await), Vec::<String>::new());
+    stage.restart_server().await.unwrap();
+    assert_eq!(shared_memory_of(server_pid(&stage).await), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_worker_that_is_killed() {
+async fn a_killed_worker_leaves_no_shared_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let clock = Skew::new(folder.path(), "clock").unwrap();
-    let mut words = clock.words().into_iter();
-    // It waits for its orders, and never gets any.
+    let clock = FakeWallClock::new(folder.path(), "clock").unwrap();
+    let mut words = clock.command_prefix().into_iter();
+    // It waits for its spec, which is never sent.
     let mut worker = Command::new(words.next().unwrap())
         .args(words)
-        .args([env!("CARGO_BIN_EXE_leasehold-drill-worker"), WORD])
+        .args([env!("CARGO_BIN_EXE_leasehold-drill-worker"), WORKER_ARG])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
     let proc = Path::new("/proc").join(worker.id().to_string());
     let read = |file: &str| std::fs::read_to_string(proc.join(file)).unwrap_or_default();
-    // Under the clock, and asleep.
+    // Runs under the fake clock and sleeps.
     let waits = || read("maps").contains("libfaketime") && read("stat").contains(") S ");
     let end = BootClock.now() + Duration::from_secs(20);
-    while !(waits() && shared(worker.id()).is_empty()) {
-        assert!(BootClock.now() < end, "{:?}", shared(worker.id()));
+    while !(waits() && shared_memory_of(worker.id()).is_empty()) {
+        assert!(BootClock.now() < end, "{:?}", shared_memory_of(worker.id()));
         BootClock.sleep(Duration::from_millis(5)).await;
     }
     worker.kill().unwrap();
     worker.wait().unwrap();
-    assert_eq!(shared(worker.id()), Vec::<String>::new());
+    assert_eq!(shared_memory_of(worker.id()), Vec::<String>::new());
 }
 
-/// The processes that this one has started.
+/// The child processes of this test.
 fn children() -> Vec<u32> {
     let us = std::process::id();
     let listed = std::fs::read_dir(format!("/proc/{us}/task")).unwrap().flatten();
@@ -70,19 +70,19 @@ fn children() -> Vec<u32> {
         .collect()
 }
 
-/// How often a moment that passes quickly is looked for.
-const TRIES: u32 = 50;
+// The state that these tests look for lasts a moment only, so they need several tries to see it.
+const MAX_TRIES: u32 = 50;
 
-/// Whoever interrupts a drill drops it at any moment: also while its server has not answered yet.
+/// Ctrl-C drops a drill at any point, also while its server is starting.
 #[tokio::test]
-async fn a_stage_that_nobody_waits_for_any_more() {
-    for _ in 0..TRIES {
+async fn a_testbed_dropped_while_building_leaves_no_shared_memory() {
+    for _ in 0..MAX_TRIES {
         let policies = "";
         let program = program();
-        let building = Stage::build(StoreKind::Redis, None, policies, &program, true);
+        let building = Testbed::build(StoreKind::Redis, None, policies, &program, true);
         let seen = async {
             loop {
-                if let Some(pid) = children().into_iter().find(|pid| !shared(*pid).is_empty()) {
+                if let Some(pid) = children().into_iter().find(|pid| !shared_memory_of(*pid).is_empty()) {
                     return pid;
                 }
                 BootClock.sleep(Duration::from_millis(1)).await;
@@ -91,33 +91,34 @@ async fn a_stage_that_nobody_waits_for_any_more() {
         let pid = tokio::select! {
             biased;
             pid = seen => pid,
-            // It was faster than we could look.
+            // The server was ready before the test saw its shared memory.
             _ = building => continue,
         };
-        assert_eq!(shared(pid), Vec::<String>::new(), "of process {pid}");
+        assert_eq!(shared_memory_of(pid), Vec::<String>::new(), "of process {pid}");
         return;
     }
     panic!("what is shared was never seen");
 }
 
 #[tokio::test]
-async fn a_crew_that_is_dropped_at_once() {
+async fn workers_dropped_at_once_leave_no_shared_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let clock = Skew::new(folder.path(), "clock").unwrap();
+    let clock = FakeWallClock::new(folder.path(), "clock").unwrap();
     let at = |name: &str| folder.path().join(name);
-    for number in 0..TRIES {
+    for number in 0..MAX_TRIES {
         let store = format!("sqlite:{}", at("locks.db").display());
-        let mut crew = Crew::new(program(), &store, &at("policies"), &at("ledger"), Tape::default());
-        let orders = Orders::new(&format!("w{number}"), "scheduler", "job:1");
-        crew.start_under(&clock.words(), orders).await.unwrap();
+        let mut crew =
+            Workers::new(program(), &store, &at("policies"), &at("ledger"), HistoryBuffer::default());
+        let orders = WorkerSpec::new(&format!("w{number}"), "scheduler", "job:1");
+        crew.start_with_prefix(&clock.command_prefix(), orders).await.unwrap();
         let pid = crew.pids()[0];
         let end = BootClock.now() + Duration::from_millis(300);
-        while shared(pid).is_empty() && BootClock.now() < end {
+        while shared_memory_of(pid).is_empty() && BootClock.now() < end {
             std::hint::spin_loop();
         }
-        let seen = !shared(pid).is_empty();
+        let seen = !shared_memory_of(pid).is_empty();
         drop(crew);
-        assert_eq!(shared(pid), Vec::<String>::new(), "of process {pid}");
+        assert_eq!(shared_memory_of(pid), Vec::<String>::new(), "of process {pid}");
         if seen {
             return;
         }

@@ -1,9 +1,10 @@
-//! The checker goes red for each promise that a history breaks, and stays green for what looks alike and is allowed.
+//! The oracle reports each promise that a history breaks, and accepts similar histories that are
+//! allowed.
 
-mod big;
 mod broken;
+mod clean_histories;
+mod completeness;
 mod excuses;
-mod retaken;
+mod long_histories;
+mod reacquired;
 mod script;
-mod sound;
-mod worth;

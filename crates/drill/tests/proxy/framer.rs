@@ -1,9 +1,9 @@
-//! The RESP framer: frames are found whatever pieces the stream comes in, and hostile input costs nothing.
+//! The RESP framer finds frames however the stream is split, and hostile input uses no memory.
 
-use leasehold_drill::proxy::{Framer, Side};
+use leasehold_drill::proxy::{FrameSide, Framer};
 use proptest::prelude::*;
 
-/// Any RESP2 or RESP3 value, encoded.
+/// Generates any RESP2 or RESP3 value, encoded.
 fn reply() -> impl Strategy<Value = Vec<u8>> {
     let text = "[^\\r\\n]{0,12}";
     let line = (prop_oneof![Just('+'), Just('-'), Just(','), Just('(')], text)
@@ -18,10 +18,7 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
         Just("%0\r\n")
     ]
     .prop_map(|s| s.as_bytes().to_vec());
-    let bulk = (
-        prop_oneof![Just('$'), Just('!'), Just('=')],
-        proptest::collection::vec(any::<u8>(), 0..200),
-    )
+    let bulk = (prop_oneof![Just('$'), Just('!'), Just('=')], proptest::collection::vec(any::<u8>(), 0..200))
         .prop_map(|(t, bytes)| [format!("{t}{}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat());
     let leaf = prop_oneof![line, number, fixed, bulk].boxed();
     leaf.prop_recursive(4, 32, 6, |inner| {
@@ -34,12 +31,10 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
             ]
             .concat()),
             (pairs, inner, any::<bool>()).prop_map(|(pairs, value, attribute)| {
-                let body: Vec<u8> = pairs
-                    .iter()
-                    .flat_map(|(k, v)| [k.as_slice(), v.as_slice()].concat())
-                    .collect();
+                let body: Vec<u8> =
+                    pairs.iter().flat_map(|(k, v)| [k.as_slice(), v.as_slice()].concat()).collect();
                 let sign = if attribute { '|' } else { '%' };
-                // An attribute is followed by the value it belongs to; both are one frame.
+                // An attribute is followed by the value it belongs to. Both form one frame.
                 let value = if attribute { value } else { Vec::new() };
                 [format!("{sign}{}\r\n", pairs.len()).into_bytes(), body, value].concat()
             }),
@@ -60,8 +55,8 @@ fn command() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => array, 1 => inline]
 }
 
-/// Feeds the stream in pieces of these sizes, in turn; where frames end.
-fn ends(side: Side, stream: &[u8], sizes: &[usize]) -> Vec<usize> {
+/// Feeds the stream in pieces of these sizes, in turn. Returns the offsets where frames end.
+fn frame_ends(side: FrameSide, stream: &[u8], sizes: &[usize]) -> Vec<usize> {
     let (mut framer, mut at, mut ends) = (Framer::new(side), 0, Vec::new());
     let mut sizes = sizes.iter().cycle();
     while at < stream.len() {
@@ -93,27 +88,27 @@ fn expected(frames: &[Vec<u8>]) -> Vec<usize> {
 
 proptest! {
     #[test]
-    fn replies_end_where_they_end(
+    fn reply_ends_are_found_for_any_split(
         frames in proptest::collection::vec(reply(), 1..8),
         sizes in proptest::collection::vec(1usize..40, 1..20),
     ) {
-        prop_assert_eq!(ends(Side::Replies, &frames.concat(), &sizes), expected(&frames));
+        prop_assert_eq!(frame_ends(FrameSide::Replies, &frames.concat(), &sizes), expected(&frames));
     }
 
     #[test]
-    fn commands_end_where_they_end(
+    fn command_ends_are_found_for_any_split(
         frames in proptest::collection::vec(command(), 1..8),
         sizes in proptest::collection::vec(1usize..40, 1..20),
     ) {
-        prop_assert_eq!(ends(Side::Commands, &frames.concat(), &sizes), expected(&frames));
+        prop_assert_eq!(frame_ends(FrameSide::Commands, &frames.concat(), &sizes), expected(&frames));
     }
 
     #[test]
-    fn any_bytes_are_judged_the_same_in_one_piece_or_many(
+    fn any_bytes_give_the_same_result_for_any_split(
         bytes in proptest::collection::vec(prop_oneof![any::<u8>(), proptest::sample::select(b"*$>|%-0123456789\r\n".to_vec())], 0..200),
         commands in any::<bool>(),
     ) {
-        let side = if commands { Side::Commands } else { Side::Replies };
+        let side = if commands { FrameSide::Commands } else { FrameSide::Replies };
         let judge = |step: usize| {
             let (mut framer, mut at, mut ends) = (Framer::new(side), 0, Vec::new());
             while at < bytes.len() {
@@ -133,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn hostile_lengths_are_refused_or_merely_waited_for() {
+fn hostile_lengths_are_refused_or_wait_for_input() {
     for refused in [
         "$536870913\r\n",
         "$99999999999999999999\r\n",
@@ -147,26 +142,16 @@ fn hostile_lengths_are_refused_or_merely_waited_for() {
         "$?\r\n",
         "?",
     ] {
-        assert!(
-            Framer::new(Side::Replies).advance(refused.as_bytes()).is_err(),
-            "{refused:?}"
-        );
+        assert!(Framer::new(FrameSide::Replies).advance(refused.as_bytes()).is_err(), "{refused:?}");
     }
-    let waited = Framer::new(Side::Replies)
-        .advance(b"*4000000000\r\n$536870912\r\n")
-        .unwrap();
+    let waited = Framer::new(FrameSide::Replies).advance(b"*4000000000\r\n$536870912\r\n").unwrap();
     assert!(!waited.complete);
-    // Aggregates within aggregates add up in one number, so depth is free and the sum is bounded.
-    let mut deep = Framer::new(Side::Replies);
-    assert!(
-        !deep
-            .advance("*1\r\n".repeat(100_000).as_bytes())
-            .unwrap()
-            .complete
-    );
+    // Nested aggregates add up in one counter: depth costs nothing and the sum is bounded.
+    let mut deep = Framer::new(FrameSide::Replies);
+    assert!(!deep.advance("*1\r\n".repeat(100_000).as_bytes()).unwrap().complete);
     assert!(deep.advance("*4000000000\r\n".repeat(2).as_bytes()).is_err());
     let endless = vec![b'x'; 100_000];
-    assert!(Framer::new(Side::Commands).advance(&endless).is_err());
-    let mut slow = Framer::new(Side::Commands);
+    assert!(Framer::new(FrameSide::Commands).advance(&endless).is_err());
+    let mut slow = Framer::new(FrameSide::Commands);
     assert!(endless.chunks(10).any(|chunk| slow.advance(chunk).is_err()));
 }

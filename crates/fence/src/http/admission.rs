@@ -1,12 +1,12 @@
-//! What the layer hands on to the handler.
+//! What the layer passes to the handler.
 
 use leasehold_core::{Fence, Name};
 
-/// In the extensions of every request that [`FenceLayer`](super::FenceLayer) has admitted: what the handler's own
-/// transaction checks again.
+/// Carried in the extensions of every request that [`FenceLayer`](super::FenceLayer) has admitted.
+/// The handler's own transaction checks it again.
 ///
-/// A handler that requires it (axum: `Extension<Admission>`) cannot be reached by an unfenced request, even in a
-/// router whose layer is optional or missing.
+/// A handler that requires it (axum: `Extension<Admission>`) cannot be reached by an unfenced
+/// request, even in a router whose layer is optional or missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Admission {

@@ -1,4 +1,4 @@
-//! The two headers, written and read.
+//! Writes and reads the two headers.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Request};
@@ -9,22 +9,22 @@ use super::Admission;
 /// `Leasehold-Fence`: the fence, a decimal number from 1 to 2^53 - 1 without sign or leading zero.
 pub const FENCE: HeaderName = HeaderName::from_static("leasehold-fence");
 
-/// `Leasehold-Name`: the lock's name. Printable ASCII except `%` and `,` stands for itself; everything else is the
-/// percent-encoded bytes of its UTF-8.
+/// `Leasehold-Name`: the lock's name. Printable ASCII except `%` and `,` stands for itself; all
+/// other characters are percent-encoded UTF-8 bytes.
 pub const NAME: HeaderName = HeaderName::from_static("leasehold-name");
 
-/// The headers of a request cannot be used: which one, and why.
+/// An invalid header of a request, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("header {header}: {why}")]
 #[non_exhaustive]
-pub struct Malformed {
-    /// The header's name, as it is documented.
+pub struct MalformedHeader {
+    /// The header's name, as documented.
     pub header: &'static str,
     /// What is wrong with it and what is allowed.
     pub why: String,
 }
 
-/// Adds the headers to a request, replacing any that are there.
+/// Adds the headers to a request and replaces existing ones.
 ///
 /// ```
 /// use leasehold_core::{Fence, Name};
@@ -39,50 +39,47 @@ pub struct Malformed {
 pub fn stamp<B>(request: &mut Request<B>, name: &Name, fence: Fence) {
     let headers = request.headers_mut();
     headers.insert(FENCE, HeaderValue::from(fence.get()));
-    // Never fails: what is not printable ASCII has been encoded. A request without the name is refused by
-    // the server, so even the impossible would be safe.
+    // Cannot fail: everything but printable ASCII has been encoded. If it did, the server would
+    // refuse the request without a name.
     headers.remove(NAME);
     if let Ok(value) = HeaderValue::from_str(&encode(name.as_str())) {
         headers.insert(NAME, value);
     }
 }
 
-/// Reads the headers: `None` if there are neither.
+/// Reads the headers; `None` if there are neither.
 ///
 /// # Errors
-/// One is missing, there twice, or not well formed.
-pub fn read(headers: &HeaderMap) -> Result<Option<Admission>, Malformed> {
-    let name = single(headers, &NAME, "Leasehold-Name")?;
-    let fence = single(headers, &FENCE, "Leasehold-Fence")?;
+/// A header is missing, occurs twice, or is not well formed.
+pub fn read(headers: &HeaderMap) -> Result<Option<Admission>, MalformedHeader> {
+    let name = single_value(headers, &NAME, "Leasehold-Name")?;
+    let fence = single_value(headers, &FENCE, "Leasehold-Fence")?;
     let (name, fence) = match (name, fence) {
         (None, None) => return Ok(None),
         (Some(name), Some(fence)) => (name, fence),
-        (None, Some(_)) => return Err(missing("Leasehold-Name")),
-        (Some(_), None) => return Err(missing("Leasehold-Fence")),
+        // Refused even where fences are optional: half a pair is a bug in the client,
+        // not a client without fences.
+        (None, Some(_)) => return Err(missing_header("Leasehold-Name")),
+        (Some(_), None) => return Err(missing_header("Leasehold-Fence")),
     };
-    let malformed = |header| move |why| Malformed { header, why };
+    let malformed = |header| move |why| MalformedHeader { header, why };
     let name = decode(name)
         .and_then(|name| Name::new(&name).map_err(|invalid| invalid.to_string()))
         .map_err(malformed("Leasehold-Name"))?;
     let fence = fence
         .parse()
-        .map_err(|invalid: leasehold_core::Invalid| invalid.to_string())
+        .map_err(|invalid: leasehold_core::InvalidInput| invalid.to_string())
         .map_err(malformed("Leasehold-Fence"))?;
     Ok(Some(Admission { name, fence }))
 }
 
-/// Which of two values counts would be up to each reader on the way: so neither does.
-fn single<'a>(
+/// Refuses a repeated header: each proxy and server could pick another one of its values.
+fn single_value<'a>(
     headers: &'a HeaderMap,
     header: &HeaderName,
     shown: &'static str,
-) -> Result<Option<&'a str>, Malformed> {
-    let refuse = |why: &str| {
-        Err(Malformed {
-            header: shown,
-            why: why.into(),
-        })
-    };
+) -> Result<Option<&'a str>, MalformedHeader> {
+    let refuse = |why: &str| Err(MalformedHeader { header: shown, why: why.into() });
     let mut values = headers.get_all(header).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -96,22 +93,20 @@ fn single<'a>(
     }
 }
 
-fn missing(header: &'static str) -> Malformed {
-    Malformed {
-        header,
-        why: "is missing; the two headers are sent together".into(),
-    }
+fn missing_header(header: &'static str) -> MalformedHeader {
+    MalformedHeader { header, why: "is missing; the two headers are sent together".into() }
 }
 
-/// A comma is encoded because proxies join repeated headers with it: so a comma is always a joined header.
-fn stands_for_itself(byte: u8) -> bool {
+/// A comma is encoded because proxies join repeated headers with it. So a plain comma
+/// always means a joined header.
+fn is_literal(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'%' | b',')
 }
 
 fn encode(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
-        if stands_for_itself(byte) {
+        if is_literal(byte) {
             out.push(char::from(byte));
         } else {
             out.push_str(&format!("%{byte:02X}"));
@@ -126,9 +121,9 @@ fn decode(value: &str) -> Result<String, String> {
     while let Some(byte) = bytes.next() {
         if byte == b'%' {
             let digits = bytes.next().zip(bytes.next());
-            let decoded = digits.and_then(|(high, low)| Some(16 * hex(high)? + hex(low)?));
+            let decoded = digits.and_then(|(high, low)| Some(16 * hex_digit(high)? + hex_digit(low)?));
             out.push(decoded.ok_or("has a `%` without two hexadecimal digits after it")?);
-        } else if stands_for_itself(byte) {
+        } else if is_literal(byte) {
             out.push(byte);
         } else {
             return Err(format!(
@@ -140,10 +135,8 @@ fn decode(value: &str) -> Result<String, String> {
     String::from_utf8(out).map_err(|_| "is not UTF-8 when percent-decoded".into())
 }
 
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit)
-        .to_digit(16)
-        .and_then(|value| u8::try_from(value).ok())
+fn hex_digit(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(test)]
@@ -170,11 +163,7 @@ mod tests {
 
     #[test]
     fn once_only() {
-        let twice = [
-            ("leasehold-name", "a"),
-            ("leasehold-fence", "7"),
-            ("leasehold-fence", "7"),
-        ];
+        let twice = [("leasehold-name", "a"), ("leasehold-fence", "7"), ("leasehold-fence", "7")];
         assert!(read(&headers(&twice)).unwrap_err().why.contains("more than once"));
         let joined = [("leasehold-name", "a, a"), ("leasehold-fence", "7")];
         assert_eq!(read(&headers(&joined)).unwrap_err().header, "Leasehold-Name");
@@ -183,35 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn one_spelling_of_a_number_and_no_loose_ends_in_a_name() {
-        for fence in [
-            "",
-            "0",
-            "-1",
-            "+7",
-            "07",
-            "7.0",
-            "0x7",
-            " 7",
-            "9007199254740992",
-            "٧",
-        ] {
+    fn nonstandard_numbers_and_bad_escapes_are_refused() {
+        for fence in ["", "0", "-1", "+7", "07", "7.0", "0x7", " 7", "9007199254740992", "٧"] {
             let pairs = [("leasehold-name", "a"), ("leasehold-fence", fence)];
-            assert_eq!(
-                read(&headers(&pairs)).unwrap_err().header,
-                "Leasehold-Fence",
-                "{fence}"
-            );
+            assert_eq!(read(&headers(&pairs)).unwrap_err().header, "Leasehold-Fence", "{fence}");
         }
-        for name in [
-            "", "a b", "a%", "a%2", "a%zz", "a%+1", "%00", "%20", "%7B", "%ff", "ü", "a,b",
-        ] {
+        for name in ["", "a b", "a%", "a%2", "a%zz", "a%+1", "%00", "%20", "%7B", "%ff", "ü", "a,b"] {
             let pairs = [("leasehold-name", name), ("leasehold-fence", "7")];
-            assert_eq!(
-                read(&headers(&pairs)).unwrap_err().header,
-                "Leasehold-Name",
-                "{name}"
-            );
+            assert_eq!(read(&headers(&pairs)).unwrap_err().header, "Leasehold-Name", "{name}");
         }
     }
 
@@ -222,10 +190,7 @@ mod tests {
         stamp(&mut request, &Name::new("other").unwrap(), Fence::MIN);
         stamp(&mut request, &name, Fence::MAX);
         assert_eq!(request.headers()[NAME], "%C3%BCberweisung%2C50%25");
-        assert_eq!(
-            read(request.headers()),
-            Ok(Some(Admission::new(name, Fence::MAX)))
-        );
+        assert_eq!(read(request.headers()), Ok(Some(Admission::new(name, Fence::MAX))));
     }
 
     proptest! {

@@ -8,8 +8,9 @@
 //! Leasehold-Fence: 1789312345678901
 //! ```
 //!
-//! [`FenceLayer`] lets the request through if the fence is not stale, and answers with a problem document
-//! (RFC 9457) otherwise: the contract is in the book's page *Fences over HTTP*. Clients use [`stamp`].
+//! [`FenceLayer`] lets the request through if the fence is not stale. Otherwise it responds
+//! with a problem document (RFC 9457). The contract is in the book's page *Fences over
+//! HTTP*. Clients use [`stamp`].
 //!
 //! ```
 //! use axum::{Extension, Router, routing::put};
@@ -20,7 +21,7 @@
 //! let writes = Arc::clone(&gate);
 //! let app: Router = Router::new()
 //!     .route("/jobs/{id}", put(move |Extension(admission): Extension<Admission>| async move {
-//!         // The write itself repeats the check, as one step with the write.
+//!         // The write repeats the check, atomically with the write.
 //!         writes.admit_with(&admission.name, admission.fence, || { /* write */ }).map(|verdict| {
 //!             verdict.into_result().map_err(|stale| stale.to_string())
 //!         }).map_err(|failure| failure.to_string())?
@@ -30,13 +31,15 @@
 //! ```
 //!
 //! # What the layer alone does not do
-//! It checks, *then* calls the handler. Between the two, a newer holder's request may be admitted and served, and
-//! the older one's handler then writes last. The layer turns away what is already stale, cheaply and before any
-//! work; it is no protection for a write on its own. The write must carry the fence to where the data lives: take the
-//! [`Admission`] from the request's extensions and repeat the check with
-//! [`FenceGate::admit_with`](crate::FenceGate::admit_with), inside the handler's
-//! [own transaction](crate::sqlite), or in its [Redis script](crate::redis). An equal fence is admitted, so
-//! repeating it costs nothing.
+//! It checks, *then* calls the handler. Between the two, a newer holder's request may be admitted
+//! and served, and the older one's handler then writes last. The layer refuses what is already
+//! stale, cheaply and before any work. On its own it does not protect a write.
+//!
+//! The write must carry the fence to where the data lives. Take the [`Admission`] from the
+//! request's extensions and repeat the check with
+//! [`FenceGate::admit_with`](crate::FenceGate::admit_with), inside the handler's [own
+//! transaction](crate::sqlite), or in its [Redis script](crate::redis). An equal fence is admitted,
+//! so the second check does no harm.
 
 mod admission;
 mod header;
@@ -45,5 +48,5 @@ mod problem;
 mod rule;
 
 pub use admission::Admission;
-pub use header::{FENCE, Malformed, NAME, read, stamp};
+pub use header::{FENCE, MalformedHeader, NAME, read, stamp};
 pub use layer::{FenceLayer, FenceService};

@@ -5,36 +5,38 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use leasehold_core::Name;
-use leasehold_core::store::Failure;
+use leasehold_core::store::StoreError;
 use serde_json::{Value, json};
 
-use super::Malformed;
-use crate::Stale;
+use super::MalformedHeader;
+use crate::StaleFence;
 
-/// Why a request was not let through. In every case the handler was not called.
+/// Why a request was refused. In every case the handler was not called.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// No headers, where they are required.
+    /// The headers are required but missing.
     Missing,
-    /// Headers that cannot be read.
-    Malformed(Malformed),
-    /// The request writes something that another lock guards.
+    /// The headers cannot be parsed.
+    Malformed(MalformedHeader),
+    /// Another lock guards what the request writes.
     WrongName {
         /// The lock in the headers.
         given: Name,
     },
-    /// An older fence than the newest.
-    Stale(Stale),
-    /// The marks could not be asked.
-    Unchecked(Failure),
+    /// The fence is older than the newest one.
+    Stale(StaleFence),
+    /// The marks could not be checked.
+    Unchecked(StoreError),
 }
 
 impl Problem {
     fn status(&self) -> StatusCode {
         match self {
             Self::Missing | Self::Malformed(_) | Self::WrongName { .. } => StatusCode::BAD_REQUEST,
+            // 412: the fence is a precondition that the client has sent, and it no longer holds.
             Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
-            Self::Unchecked(failure) if failure.transient() => StatusCode::SERVICE_UNAVAILABLE,
+            // 503 invites a retry, so only for errors that may pass by themselves.
+            Self::Unchecked(failure) if failure.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unchecked(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -54,11 +56,9 @@ impl Problem {
                 "This request needs a fence",
                 "send Leasehold-Name and Leasehold-Fence from the lease under which you write".into(),
             ),
-            Self::Malformed(malformed) => about(
-                "fence-malformed",
-                "The fence headers cannot be read",
-                malformed.to_string(),
-            ),
+            Self::Malformed(malformed) => {
+                about("fence-malformed", "The fence headers cannot be read", malformed.to_string())
+            }
             Self::WrongName { given } => {
                 let mut problem = about(
                     "fence-wrong-name",
@@ -71,24 +71,25 @@ impl Problem {
             Self::Stale(stale) => {
                 let mut problem = about("stale-fence", "The fence is stale", stale.to_string());
                 problem["name"] = json!(stale.resource);
+                // As strings: many JSON readers lose digits of such large numbers.
                 problem["offered"] = json!(stale.offered.to_string());
                 problem["newest"] = json!(stale.newest.to_string());
                 problem
             }
-            // The failure's own words may name files and hosts that are no business of a client.
+            // The error's own text may name files and hosts, which a client must not see.
             Self::Unchecked(failure) => about(
                 "fence-unchecked",
                 "The fence could not be checked",
                 format!(
                     "the memory of fences is {}; nothing was written, and the fence was neither refused nor admitted",
-                    failure.cause
+                    failure.kind
                 ),
             ),
         }
     }
 
-    /// The response. What an outer layer wants to count or log is in its extensions: [`Stale`], [`Malformed`] or
-    /// `Arc<Failure>`.
+    /// The response. For outer layers that count or log, its extensions carry [`StaleFence`],
+    /// [`MalformedHeader`] or `Arc<StoreError>`.
     pub(super) fn into_response<B: From<String>>(self) -> Response<B> {
         let mut response = Response::new(B::from(self.document().to_string()));
         *response.status_mut() = self.status();

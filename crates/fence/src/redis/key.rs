@@ -1,62 +1,63 @@
-//! Where a resource's mark lives: in the same hash slot, and in nobody else's place.
+//! The key of a resource's mark: in the resource's hash slot, and different for every resource.
 
-use leasehold_core::Invalid;
+use leasehold_core::InvalidInput;
 
-/// What all marks start with. The number is the version of what is stored there.
-pub(super) const PREFIX: &str = "leasehold:fence:1:";
+/// Prefix of all marks. The number is the version of the format.
+pub(super) const MARK_PREFIX: &str = "leasehold:fence:1:";
 
-/// The longest resource, in bytes.
-const MAX: usize = 4096;
+/// Limit of a resource's length, in bytes.
+const MAX_KEY_BYTES: usize = 4096;
 
 /// The key that holds the newest fence of `resource`, for scripts of your own.
 ///
-/// Redis Cluster hashes only what stands between the first `{` and the next `}`, if there is anything; so a
-/// resource without such a tag becomes the tag, and one that has a tag keeps it. Different resources
-/// have different marks.
+/// Redis Cluster hashes only the text between the first `{` and the next `}`, if there is any. So
+/// a resource without such a tag becomes the tag, and one with a tag keeps it. Different
+/// resources have different marks.
 ///
 /// ```
 /// use leasehold_fence::redis::mark_key;
 ///
 /// assert_eq!(mark_key("job:42")?, "leasehold:fence:1:{job:42}");
 /// assert_eq!(mark_key("{job:42}:state")?, "leasehold:fence:1:tagged:{job:42}:state");
-/// # Ok::<(), leasehold_core::Invalid>(())
+/// # Ok::<(), leasehold_core::InvalidInput>(())
 /// ```
 ///
 /// # Errors
-/// The resource is empty, too long, one of our own marks, or contains a `}` where no key in the same slot can be
-/// made from it.
-pub fn mark_key(resource: &str) -> Result<String, Invalid> {
-    check(resource)?;
-    if tag(resource).is_some() {
-        return Ok(format!("{PREFIX}tagged:{resource}"));
+/// The resource is empty, too long, or one of the marks. Or it contains a `}` such that no key in
+/// the same slot can be built from it.
+pub fn mark_key(resource: &str) -> Result<String, InvalidInput> {
+    check_key(resource)?;
+    if hash_tag(resource).is_some() {
+        // `tagged:` keeps `{k}` and `k` apart: without it, both would get the mark `{k}`.
+        return Ok(format!("{MARK_PREFIX}tagged:{resource}"));
     }
     if resource.contains('}') {
-        return Err(Invalid::new(
+        return Err(InvalidInput::new(
             "resource",
             resource,
             "must not contain `}` outside a hash tag such as `{user:1}`",
         ));
     }
-    Ok(format!("{PREFIX}{{{resource}}}"))
+    Ok(format!("{MARK_PREFIX}{{{resource}}}"))
 }
 
-/// What may be a resource or a key of a fenced write.
-pub(super) fn check(key: &str) -> Result<(), Invalid> {
+/// Checks a resource, or a key of a fenced write.
+pub(super) fn check_key(key: &str) -> Result<(), InvalidInput> {
     let why = if key.is_empty() {
         "must not be empty".into()
-    } else if key.len() > MAX {
-        format!("is {} bytes long; at most {MAX} are allowed", key.len())
-    } else if key.starts_with(PREFIX) {
-        // A write to a mark could make it go back.
-        format!("must not start with `{PREFIX}`, where the marks are")
+    } else if key.len() > MAX_KEY_BYTES {
+        format!("is {} bytes long; at most {MAX_KEY_BYTES} are allowed", key.len())
+    } else if key.starts_with(MARK_PREFIX) {
+        // A write to a mark could lower it.
+        format!("must not start with `{MARK_PREFIX}`, where the marks are")
     } else {
         return Ok(());
     };
-    Err(Invalid::new("key", key, why))
+    Err(InvalidInput::new("key", key, why))
 }
 
 /// The part that Redis Cluster hashes instead of the whole key.
-fn tag(key: &str) -> Option<&str> {
+fn hash_tag(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     let (tag, _) = rest.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
@@ -69,20 +70,12 @@ mod tests {
     use super::*;
 
     fn hashed(key: &str) -> &str {
-        tag(key).unwrap_or(key)
+        hash_tag(key).unwrap_or(key)
     }
 
     #[test]
     fn keys_that_cannot_keep_their_slot_are_refused() {
-        for bad in [
-            "",
-            "a}b",
-            "}{",
-            "{}",
-            "a{}b",
-            "leasehold:fence:1:{job:42}",
-            &"x".repeat(4097),
-        ] {
+        for bad in ["", "a}b", "}{", "{}", "a{}b", "leasehold:fence:1:{job:42}", &"x".repeat(4097)] {
             assert!(mark_key(bad).is_err(), "{bad}");
         }
     }

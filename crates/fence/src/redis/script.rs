@@ -1,17 +1,18 @@
-//! The script: compare, remember, write.
+//! The Lua script: compare, remember, write.
 
 use leasehold_core::Fence;
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use redis::aio::ConnectionLike;
 use redis::{ErrorKind, RedisResult, Script, ServerErrorKind};
 
-use super::{Write, failure};
-use crate::{Stale, Verdict};
+use super::{Write, error};
+use crate::{StaleFence, Verdict};
 
 /// The check, for scripts of your own: put it in front of your code.
 ///
-/// It defines `leasehold_admit(mark, offered)`, where `mark` is the [`mark_key`](super::mark_key) of the resource (to
-/// be passed in `KEYS`) and `offered` the fence as a decimal string. It returns two values:
+/// It defines `leasehold_admit(mark, offered)`. `mark` is the
+/// [`mark_key`](super::mark_key) of the resource (pass it in `KEYS`), and `offered` is the
+/// fence as a decimal string. It returns two values:
 ///
 /// | first | second | meaning |
 /// |---|---|---|
@@ -30,7 +31,8 @@ use crate::{Stale, Verdict};
 /// # let _ = script;
 /// ```
 ///
-/// Fences are compared as decimal strings, longer ones being greater, so no digit is lost to Lua's numbers.
+/// Fences are compared as decimal strings, where a longer one is greater, so that
+/// Lua's numbers lose no digit.
 pub const FRAGMENT: &str = r"
 local function leasehold_admit(mark, offered)
   local is_fence = '^[1-9]%d*$'
@@ -49,9 +51,9 @@ local function leasehold_admit(mark, offered)
 end
 ";
 
-/// The mark is set before the first write: Redis checks its memory limit at a script's first write only, so from
-/// there on all are done; and if one should fail all the same, older holders stay refused.
-const APPLY: &str = r"
+// The mark is set before the first write. Redis checks its memory limit only at a script's first
+// write, so all later ones are done. If one fails all the same, older holders stay refused.
+const APPLY_SCRIPT: &str = r"
 local verdict, detail = leasehold_admit(KEYS[1], ARGV[1])
 if verdict ~= 'admitted' then return {verdict, detail} end
 for i = 2, #KEYS do
@@ -65,20 +67,21 @@ return {verdict, detail}
 ";
 
 /// The script and its digest.
-pub(super) struct Apply {
+pub(super) struct ApplyScript {
     code: String,
     digest: String,
 }
 
-impl Apply {
+impl ApplyScript {
     pub(super) fn new() -> Self {
-        let code = format!("{FRAGMENT}{APPLY}");
+        let code = format!("{FRAGMENT}{APPLY_SCRIPT}");
         let digest = Script::new(&code).get_hash().to_owned();
         Self { code, digest }
     }
 
-    /// By digest; if the server does not know it (restart, fail-over, flush: hazard R1), with the code. That the
-    /// script is unknown means that it has not run, so sending it again cannot do anything twice.
+    /// Runs the script by digest, or with its code if the server does not have it
+    /// (restart, fail-over, flush: hazard R1). An unknown script has not run, so sending
+    /// it again cannot do anything twice.
     pub(super) async fn run<C: ConnectionLike>(
         &self,
         connection: &mut C,
@@ -98,6 +101,7 @@ impl Apply {
 }
 
 fn command(verb: &str, script: &str, mark: &str, fence: Fence, writes: &[Write<'_>]) -> redis::Cmd {
+    // Redis requires all keys before the arguments. The script pairs them again by position.
     let mut command = redis::cmd(verb);
     command.arg(script).arg(1 + writes.len()).arg(mark);
     for write in writes {
@@ -106,27 +110,29 @@ fn command(verb: &str, script: &str, mark: &str, fence: Fence, writes: &[Write<'
     command.arg(fence.to_string());
     for write in writes {
         let how = if write.value.is_some() { "set" } else { "del" };
-        command
-            .arg(how)
-            .arg(write.value.as_deref().unwrap_or_default())
-            .arg(write.millis());
+        command.arg(how).arg(write.value.as_deref().unwrap_or_default()).arg(write.expiry_millis());
     }
     command
 }
 
-/// What the script's answer means.
-pub(super) fn judge(resource: &str, offered: Fence, reply: (String, Vec<u8>)) -> Result<Verdict, Failure> {
+/// Converts the script's reply.
+pub(super) fn parse_reply(
+    resource: &str,
+    offered: Fence,
+    reply: (String, Vec<u8>),
+) -> Result<Verdict, StoreError> {
     let detail = String::from_utf8_lossy(&reply.1);
     match reply.0.as_str() {
         "admitted" => Ok(Verdict::Admitted(())),
         "stale" => match detail.parse() {
-            Ok(newest) => Ok(Verdict::Stale(Stale::new(resource, offered, newest))),
-            Err(_) => Err(failure::corrupt(resource, &detail)),
+            Ok(newest) => Ok(Verdict::Stale(StaleFence::new(resource, offered, newest))),
+            Err(_) => Err(error::corrupt_error(resource, &detail)),
         },
-        "corrupt" => Err(failure::corrupt(resource, &detail)),
-        "unmarked" => Err(failure::unmarked(&detail)),
-        other => Err(Failure::unknown(
-            Cause::Corrupt,
+        "corrupt" => Err(error::corrupt_error(resource, &detail)),
+        "unmarked" => Err(error::unmarked_error(&detail)),
+        // Our script cannot reply this, so it is not known what ran instead.
+        other => Err(StoreError::unknown(
+            StoreErrorKind::Corrupt,
             format!("the fence script answered `{other}`, which it never does"),
         )),
     }

@@ -1,93 +1,95 @@
-//! A daemon at the other end of pipes, whose connections die without a word.
+//! Tests of the connection pool against a daemon at the other end of pipes, whose connections die
+//! silently.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use leasehold_core::clock::{ClockExt, RuntimeClock, SharedClock, until};
+use leasehold_core::clock::{ClockExt, RuntimeClock, SharedClock, run_until};
 use leasehold_core::rng::OsRandom;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::parts::Dial;
+use crate::environment::Connector;
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+const OK_RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Answers on every connection but the first so many, and on each question for `/slow` after a minute.
-struct House {
+/// Answers on every connection but the first `dead_connections`; a request for `/slow` takes a
+/// minute.
+struct FakeServer {
     clock: SharedClock,
-    dialled: AtomicUsize,
-    dead: AtomicUsize,
+    connections_opened: AtomicUsize,
+    dead_connections: AtomicUsize,
 }
 
-impl House {
+impl FakeServer {
     async fn serve(self: Arc<Self>, number: usize, mut pipe: DuplexStream) {
         let mut question = [0; 1024];
         while let Ok(read @ 1..) = pipe.read(&mut question).await {
             if question[..read].starts_with(b"GET /slow") {
                 self.clock.sleep(SECOND * 60).await;
             } else {
-                // As long as a question takes: two that are asked at once need two connections.
+                // A request takes some time, so that two concurrent ones need two connections.
                 self.clock.sleep(SECOND / 100).await;
             }
-            if number < self.dead.load(Ordering::Relaxed) {
+            if number < self.dead_connections.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
-            let _ = pipe.write_all(ANSWER).await;
+            let _ = pipe.write_all(OK_RESPONSE).await;
         }
     }
 }
 
-struct Street(Arc<House>);
+struct FakeNetwork(Arc<FakeServer>);
 
 #[async_trait]
-impl Dial for Street {
-    async fn dial(&self, _: &str, _: u16) -> io::Result<Pin<Box<dyn Stream>>> {
+impl Connector for FakeNetwork {
+    async fn connect(&self, _: &str, _: u16) -> io::Result<Pin<Box<dyn Stream>>> {
         let (near, far) = duplex(4096);
-        let number = self.0.dialled.fetch_add(1, Ordering::Relaxed);
+        let number = self.0.connections_opened.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(Arc::clone(&self.0).serve(number, far));
         Ok(Box::pin(near))
     }
 }
 
-/// A daemon, and connections to it of which two are idle.
-async fn two_idle() -> (Arc<House>, Arc<Connections>) {
+/// A daemon and a pool with two idle connections to it.
+async fn pool_with_two_idle() -> (Arc<FakeServer>, Arc<Connections>) {
     let clock = RuntimeClock::shared();
-    let house = Arc::new(House {
+    let house = Arc::new(FakeServer {
         clock: Arc::clone(&clock),
-        dialled: AtomicUsize::new(0),
-        dead: AtomicUsize::new(0),
+        connections_opened: AtomicUsize::new(0),
+        dead_connections: AtomicUsize::new(0),
     });
-    let dial = Arc::new(Street(Arc::clone(&house)));
-    let parts = Parts::new(clock, OsRandom::shared(), dial);
+    let dial = Arc::new(FakeNetwork(Arc::clone(&house)));
+    let parts = Environment::new(clock, OsRandom::shared(), dial);
     let options = HttpOptions::parse("http://daemon:7070").unwrap();
     let connections = Arc::new(Connections::new(options, parts).unwrap());
     let (one, two) = tokio::join!(connections.get("/one"), connections.get("/two"));
     assert_eq!((one.unwrap().status, two.unwrap().status), (200, 200));
-    assert_eq!(house.dialled.load(Ordering::Relaxed), 2);
+    assert_eq!(house.connections_opened.load(Ordering::Relaxed), 2);
     house.clock.sleep(SECOND).await;
     (house, connections)
 }
 
-/// Which connections are dead cannot be seen from here, but those that were silent since one died are not tried one by one.
+/// Dead connections cannot be told apart, but those silent since one died are not tried one by one.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_vanished_costs_one_question() {
-    let (house, connections) = two_idle().await;
-    house.dead.store(2, Ordering::Relaxed);
+async fn a_vanished_machine_costs_one_request() {
+    let (house, connections) = pool_with_two_idle().await;
+    house.dead_connections.store(2, Ordering::Relaxed);
     let soon = || house.clock.now() + SECOND;
-    let lost = until(&*house.clock, soon(), connections.get("/lost")).await;
+    let lost = run_until(&*house.clock, soon(), connections.get("/lost")).await;
     assert!(lost.is_none(), "nothing can be known of it yet");
-    let next = until(&*house.clock, soon(), connections.get("/next")).await;
+    let next = run_until(&*house.clock, soon(), connections.get("/next")).await;
     assert_eq!(next.expect("not on a dead one again").unwrap().status, 200);
-    assert_eq!(house.dialled.load(Ordering::Relaxed), 3);
+    assert_eq!(house.connections_opened.load(Ordering::Relaxed), 3);
 }
 
-/// A question whose caller no longer wants the answer says nothing about connections that others were answered on meanwhile.
+/// A cancelled request says nothing about connections that were used successfully in the meantime.
 #[tokio::test(start_paused = true)]
-async fn connections_that_were_heard_of_since_are_kept() {
-    let (house, connections) = two_idle().await;
+async fn connections_used_since_are_kept() {
+    let (house, connections) = pool_with_two_idle().await;
     let slow = tokio::spawn({
         let connections = Arc::clone(&connections);
         async move { connections.get("/slow").await.map(|_| ()) }
@@ -97,9 +99,5 @@ async fn connections_that_were_heard_of_since_are_kept() {
     slow.abort();
     assert!(slow.await.unwrap_err().is_cancelled());
     assert_eq!(connections.get("/quick").await.unwrap().status, 200);
-    assert_eq!(
-        house.dialled.load(Ordering::Relaxed),
-        2,
-        "on the one that answered"
-    );
+    assert_eq!(house.connections_opened.load(Ordering::Relaxed), 2, "on the one that answered");
 }

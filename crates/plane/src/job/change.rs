@@ -1,4 +1,4 @@
-//! Every step of a job's life, as a pure function from the job as it was seen to what is to be written.
+//! Each step of a job's life, as a pure function from the job as read to the change to be written.
 
 use std::time::Duration;
 
@@ -7,83 +7,78 @@ use serde_json::{Value, json};
 
 use super::{Dead, Decision, Job, Outcome, Owner, Work};
 use crate::state::JobState;
-use crate::store::{Mail, Queue};
+use crate::store::{Message, Queue};
 
-/// The longest pause between two attempts.
-const LONGEST: Duration = Duration::from_secs(3600);
-/// How long after its time a waiting job is left to its mail.
-const GRACE: Duration = Duration::from_secs(30);
-/// A job that has cost this many owners is not given to another one.
-const LOSSES: u32 = 10;
+const MAX_RETRY_BACKOFF: Duration = Duration::from_secs(3600);
+/// How long after its retry time a job is left to its message before the replayer sends another.
+const RETRY_MESSAGE_GRACE: Duration = Duration::from_secs(30);
+/// A job that has been lost with this many owners is quarantined.
+const MAX_OWNER_LOSSES: u32 = 10;
 
-/// What is to be written.
+/// A change of one job, to be written in one step.
 #[derive(Debug, Clone)]
-pub struct Change {
-    /// The job afterwards, its new state included.
+pub struct JobChange {
+    /// The job after the change, including its new state.
     pub job: Job,
-    /// The state does not change: only what is known about the job.
-    pub stays: bool,
-    /// When somebody should look at it; if not given, as its state's time-out says.
+    /// The state stays the same, so the transition table does not apply.
+    pub keeps_state: bool,
+    /// The job's next due time; `None` for the time-out of its state.
     pub due_in: Option<Duration>,
-    /// What is sent in the same step.
-    pub send: Vec<Mail>,
-    /// Why, for the event.
-    pub why: String,
+    /// Messages that are sent in the same step.
+    pub messages: Vec<Message>,
+    /// The reason, recorded in the event.
+    pub reason: String,
 }
 
-impl Change {
-    fn to(job: &Job, state: JobState, why: impl Into<String>) -> Self {
+impl JobChange {
+    fn with_state(job: &Job, state: JobState, why: impl Into<String>) -> Self {
         let mut job = job.clone();
         job.state = state;
         let mut send = Vec::new();
-        if state.ended() {
+        if state.is_terminal() {
+            // The result message goes with the very write that ends the job, so it cannot be lost (ADR 0010).
             job.owner = None;
-            send.extend(result_of(&job));
+            send.extend(result_message(&job));
         }
-        Self {
-            job,
-            stays: false,
-            due_in: None,
-            send,
-            why: why.into(),
-        }
+        Self { job, keeps_state: false, due_in: None, messages: send, reason: why.into() }
     }
 }
 
-/// The mail that lets a scheduler take a job up: one for each time that it waits to be.
-pub(crate) fn go(job: &Job, due_in: Duration) -> Mail {
+/// The message that makes a scheduler handle a job: one per attempt.
+pub(crate) fn dispatch_message(job: &Job, due_in: Duration) -> Message {
     let id = match job.state {
-        // The mail that brought the last attempt may still be there under the attempt's number.
+        // The previous attempt's message may still be queued under this attempt number, and a
+        // second message of the same id would be dropped. The version makes the id unique.
         JobState::Retrying => format!("go:{}:{}:{}", job.id, job.attempt, job.version),
         _ => format!("go:{}:{}", job.id, job.attempt),
     };
-    Mail {
+    Message {
         queue: Queue::Jobs,
         id,
-        to: job.id.clone(),
+        document_id: job.id.clone(),
         body: json!({"verb": "go"}).to_string(),
         due_in,
     }
 }
 
-/// The mail that lets a scheduler look at a job that is called off.
-pub(crate) fn off(job: &str) -> Mail {
-    Mail {
+/// The message that makes a scheduler handle a cancel request now.
+pub(crate) fn cancel_message(job: &str) -> Message {
+    Message {
         queue: Queue::Jobs,
         id: format!("off:{job}"),
-        to: job.to_owned(),
+        document_id: job.to_owned(),
         body: json!({"verb": "go"}).to_string(),
         due_in: Duration::ZERO,
     }
 }
 
-/// The mail that tells a run how the job of one of its steps has ended: sent by the very step that ends it.
-fn result_of(job: &Job) -> Option<Mail> {
+/// The message that reports the end of a step's job to its run.
+fn result_message(job: &Job) -> Option<Message> {
     let parent = job.parent.as_ref()?;
-    Some(Mail {
+    Some(Message {
         queue: Queue::Runs,
         id: format!("result:{}", job.id),
-        to: parent.run.clone(),
+        document_id: parent.run.clone(),
         body: json!({"verb": "result", "step": parent.step, "attempt": parent.attempt, "job": job.id})
             .to_string(),
         due_in: Duration::ZERO,
@@ -91,154 +86,144 @@ fn result_of(job: &Job) -> Option<Mail> {
 }
 
 impl Job {
-    /// A scheduler takes it up.
+    /// A scheduler has taken the job.
     #[must_use]
-    pub fn schedule(&self) -> Change {
-        Change::to(self, JobState::Scheduled, "taken up")
+    pub fn schedule(&self) -> JobChange {
+        JobChange::with_state(self, JobState::Scheduled, "taken up")
     }
 
-    /// It may be handed over. Written before the hand-over, with the number of the attempt.
+    /// The job is about to be handed over. Written before the hand-over, with the attempt's number.
     #[must_use]
-    pub fn dispatch(&self, owner: Owner) -> Change {
-        let mut change = Change::to(self, JobState::Dispatched, "about to be handed over");
+    pub fn dispatch(&self, owner: Owner) -> JobChange {
+        let mut change = JobChange::with_state(self, JobState::Dispatched, "about to be handed over");
         change.job.attempt += 1;
+        // A pull job has no owner until a worker claims it.
         change.job.owner = (self.spec.work != Work::Pull).then_some(owner);
         change
     }
 
-    /// The hand-over failed: as if it had not been dispatched.
+    /// The hand-over failed; the job returns to SCHEDULED.
     #[must_use]
-    pub fn roll_back(&self, why: &str) -> Change {
-        let mut change = Change::to(self, JobState::Scheduled, format!("the hand-over failed: {why}"));
+    pub fn roll_back(&self, why: &str) -> JobChange {
+        let mut change =
+            JobChange::with_state(self, JobState::Scheduled, format!("the hand-over failed: {why}"));
         change.job.owner = None;
         change
     }
 
-    /// Its work begins.
+    /// The owner starts working. `due_in` is the heartbeat limit of a pull worker.
     #[must_use]
-    pub fn start(&self, owner: Owner, due_in: Option<Duration>) -> Change {
-        let mut change = Change::to(self, JobState::Running, format!("{} works on it", owner.who));
+    pub fn start(&self, owner: Owner, due_in: Option<Duration>) -> JobChange {
+        let mut change = JobChange::with_state(self, JobState::Running, format!("{} works on it", owner.who));
         change.job.owner = Some(owner);
         change.due_in = due_in;
         change
     }
 
-    /// Its worker is alive.
+    /// A worker's heartbeat: only the due time changes.
     #[must_use]
-    pub fn heartbeat(&self, due_in: Duration) -> Change {
-        let mut change = Change::to(self, self.state, "heartbeat");
-        change.stays = true;
+    pub fn heartbeat(&self, due_in: Duration) -> JobChange {
+        let mut change = JobChange::with_state(self, self.state, "heartbeat");
+        change.keeps_state = true;
         change.due_in = Some(due_in);
         change
     }
 
-    /// Its work is done.
+    /// The work is done, with this result.
     #[must_use]
-    pub fn succeed(&self, value: Value) -> Change {
-        let mut change = Change::to(self, JobState::Succeeded, "done");
+    pub fn succeed(&self, value: Value) -> JobChange {
+        let mut change = JobChange::with_state(self, JobState::Succeeded, "done");
         change.job.outcome = Some(Outcome::Done(value));
         change
     }
 
-    /// An attempt failed: another one, later, or the dead letters.
+    /// An attempt failed. The job is retried after a backoff, or given up after its last attempt.
     #[must_use]
-    pub fn fail(&self, why: &str, random: &dyn Random) -> Change {
+    pub fn fail(&self, why: &str, random: &dyn Random) -> JobChange {
         let failures = self.failures + 1;
         let mut change = if failures >= self.spec.attempts {
-            self.bury(JobState::Failed, why)
+            self.give_up(JobState::Failed, why)
         } else {
+            // At most 16 doublings, so the shift cannot overflow; the backoff limit applies long before.
             let doublings = failures.saturating_sub(1).min(16);
-            let pause = self.spec.backoff.0.saturating_mul(1 << doublings).min(LONGEST);
-            self.again(random.jitter(pause), why)
+            let pause = self.spec.backoff.0.saturating_mul(1 << doublings).min(MAX_RETRY_BACKOFF);
+            self.retry(random.jitter(pause), why)
         };
         change.job.failures = failures;
         change.job.outcome = Some(Outcome::Failed(why.to_owned()));
         change
     }
 
-    /// Its owner is gone. That is not the job's fault, so it costs no attempt; but a job that takes its owners down with
-    /// it is put away before it has taken all of them.
+    /// The owner is gone. This costs the job no attempt, because the job is not to blame. But a job that
+    /// repeatedly crashes its owners is quarantined before it takes down every replica.
     #[must_use]
-    pub fn lose(&self, why: &str) -> Change {
+    pub fn owner_lost(&self, why: &str) -> JobChange {
         let losses = self.losses + 1;
-        let mut change = if losses >= LOSSES && self.state.can_become(JobState::Quarantined) {
-            self.bury(
-                JobState::Quarantined,
-                &format!("lost with its owner {losses} times; last: {why}"),
-            )
+        let mut change = if losses >= MAX_OWNER_LOSSES && self.state.can_become(JobState::Quarantined) {
+            self.give_up(JobState::Quarantined, &format!("lost with its owner {losses} times; last: {why}"))
         } else {
-            self.again(Duration::ZERO, why)
+            self.retry(Duration::ZERO, why)
         };
         change.job.losses = losses;
         change
     }
 
-    fn again(&self, pause: Duration, why: &str) -> Change {
-        let mut change = Change::to(self, JobState::Retrying, why);
+    fn retry(&self, pause: Duration, why: &str) -> JobChange {
+        let mut change = JobChange::with_state(self, JobState::Retrying, why);
         change.job.owner = None;
-        // If even its mail is gone by then, the replayer submits it again.
-        change.due_in = Some(pause + GRACE);
-        // Known by the version that this change makes.
+        // If the message is lost, the replayer sends it again after this time.
+        change.due_in = Some(pause + RETRY_MESSAGE_GRACE);
+        // The message id contains the version that this write creates.
         change.job.version = self.version + 1;
-        change.send.push(go(&change.job, pause));
+        change.messages.push(dispatch_message(&change.job, pause));
         change
     }
 
-    /// Its time is over.
+    /// A time-out or the deadline has passed.
     #[must_use]
-    pub fn time_out(&self, why: &str) -> Change {
-        self.bury(JobState::Timeout, why)
+    pub fn time_out(&self, why: &str) -> JobChange {
+        self.give_up(JobState::Timeout, why)
     }
 
-    /// Someone calls it off.
+    /// The job is cancelled.
     #[must_use]
-    pub fn cancel(&self, why: &str) -> Change {
-        Change::to(self, JobState::Cancelled, why)
+    pub fn cancel(&self, why: &str) -> JobChange {
+        JobChange::with_state(self, JobState::Cancelled, why)
     }
 
-    /// A person says yes.
+    /// A person approved the job: it becomes PENDING.
     #[must_use]
-    pub fn approve(&self, by: &str, reason: &str) -> Change {
-        let mut change = Change::to(self, JobState::Pending, format!("approved by {by}: {reason}"));
-        change.job.decision = Some(Decision {
-            approved: true,
-            by: by.to_owned(),
-            reason: reason.to_owned(),
-        });
-        let mail = go(&change.job, Duration::ZERO);
-        change.send.push(mail);
+    pub fn approve(&self, by: &str, reason: &str) -> JobChange {
+        let mut change =
+            JobChange::with_state(self, JobState::Pending, format!("approved by {by}: {reason}"));
+        change.job.decision = Some(Decision { approved: true, by: by.to_owned(), reason: reason.to_owned() });
+        let mail = dispatch_message(&change.job, Duration::ZERO);
+        change.messages.push(mail);
         change
     }
 
-    /// A person says no.
+    /// A person rejected the job: it becomes DENIED.
     #[must_use]
-    pub fn reject(&self, by: &str, reason: &str) -> Change {
-        let mut change = Change::to(self, JobState::Denied, format!("rejected by {by}: {reason}"));
-        change.job.decision = Some(Decision {
-            approved: false,
-            by: by.to_owned(),
-            reason: reason.to_owned(),
-        });
+    pub fn reject(&self, by: &str, reason: &str) -> JobChange {
+        let mut change = JobChange::with_state(self, JobState::Denied, format!("rejected by {by}: {reason}"));
+        change.job.decision =
+            Some(Decision { approved: false, by: by.to_owned(), reason: reason.to_owned() });
         change
     }
 
-    /// A person mends what is to be run, before it is approved.
+    /// A person replaced the payload before the approval.
     #[must_use]
-    pub fn repair(&self, payload: Value, by: &str, reason: &str) -> Change {
-        let mut change = Change::to(self, self.state, format!("repaired by {by}: {reason}"));
-        change.stays = true;
+    pub fn repair(&self, payload: Value, by: &str, reason: &str) -> JobChange {
+        let mut change = JobChange::with_state(self, self.state, format!("repaired by {by}: {reason}"));
+        change.keeps_state = true;
         change.job.spec.payload = payload;
         change
     }
 
-    /// Given up, with a dead letter.
-    fn bury(&self, state: JobState, reason: &str) -> Change {
-        let mut change = Change::to(self, state, reason);
-        change.job.dead = Some(Dead {
-            reason: reason.to_owned(),
-            last_state: self.state,
-            attempts: self.attempt,
-        });
+    fn give_up(&self, state: JobState, reason: &str) -> JobChange {
+        let mut change = JobChange::with_state(self, state, reason);
+        change.job.dead =
+            Some(Dead { reason: reason.to_owned(), last_state: self.state, attempts: self.attempt });
         change
     }
 }

@@ -1,128 +1,128 @@
-//! A job: what was asked for, and what became of it so far.
+//! The job document: its specification and its progress so far.
 //!
-//! `spec` is what callers say, `change` every step of a job's life as a pure function.
+//! `spec` is what a caller submits; `change` has each step of a job's life as a pure function.
 
 mod change;
 mod spec;
 
-use leasehold_core::{Fence, Invalid, Name};
+use leasehold_core::{Fence, InvalidInput, Name};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-pub use change::Change;
-pub(crate) use change::{go, off};
+pub use change::JobChange;
+pub(crate) use change::{cancel_message, dispatch_message};
 pub use spec::{JobSpec, Work};
 
 use crate::state::JobState;
-use crate::store::Doc;
+use crate::store::Document;
 
-/// One job.
+/// One job. The fields without serialisation are columns of the store, not part of the body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Job {
-    /// Its id.
+    /// The job's id: the key of its document and part of its lock's name.
     #[serde(skip)]
     pub id: String,
-    /// Grows with each write; a writer that saw an older one is refused.
+    /// Grows with each write. A writer that read an older version is refused.
     #[serde(skip)]
     pub version: u64,
-    /// Where it is in its life.
+    /// The job's present state. Only a change that the transition table allows sets it.
     #[serde(skip)]
     pub state: JobState,
     /// When it was submitted, in milliseconds of the store's clock.
     #[serde(skip)]
     pub created: u64,
-    /// When it was last written.
+    /// When it was last written, by the same clock.
     #[serde(skip)]
     pub updated: u64,
-    /// When somebody should look at it.
+    /// When the repair loops act on it, unless its state changes before.
     #[serde(skip)]
     pub due: Option<u64>,
-    /// The store's clock when it was read.
+    /// The store's clock when it was read. The other times are compared with this one only.
     #[serde(skip)]
     pub now: u64,
-    /// What was asked for.
+    /// What was submitted.
     pub spec: JobSpec,
-    /// How often it was handed over. Each hand-over has its own number, so none can be taken for another.
+    /// How often it was handed over. Each hand-over has its own number, so a late result cannot be mistaken.
     pub attempt: u32,
-    /// How many attempts failed by themselves.
+    /// How many attempts failed in their own work.
     pub failures: u32,
-    /// How many attempts were lost with their replica or worker.
+    /// How many attempts were lost because their replica or worker was.
     pub losses: u32,
-    /// Who works on it.
+    /// The replica or worker that works on it now.
     pub owner: Option<Owner>,
-    /// What a person has decided.
+    /// The approval decision, if one was made.
     pub decision: Option<Decision>,
-    /// How the last attempt ended.
+    /// The outcome of the last attempt.
     pub outcome: Option<Outcome>,
-    /// Why it was given up.
+    /// Set when the job was given up.
     pub dead: Option<Dead>,
-    /// The step of a workflow run that it is the work of.
+    /// The workflow step that this job does, if it belongs to a run.
     pub parent: Option<Parent>,
 }
 
-/// Who works on a job.
+/// The owner of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Owner {
-    /// The replica, or the pull worker.
+    /// The name of the replica or pull worker.
     pub who: String,
-    /// The fence it began under; none if its hold was local only.
+    /// The fence under which it began; none if its hold was local-only.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub fence: Option<Fence>,
 }
 
-/// What a person has decided.
+/// An approval decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Decision {
-    /// It may run.
+    /// True if the job may run.
     pub approved: bool,
-    /// Who said so.
+    /// The person that decided.
     pub by: String,
-    /// Why.
+    /// The reason that person gave.
     pub reason: String,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Outcome {
-    /// Well, with this result.
+    /// The work succeeded with this result.
     Done(Value),
-    /// Not well, for this reason.
+    /// The work failed for this reason.
     Failed(String),
 }
 
-/// Why a job was given up: its dead letter.
+/// The dead letter of a job that was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Dead {
-    /// The reason.
+    /// Why it was given up.
     pub reason: String,
-    /// What it was doing.
+    /// The state before it was given up.
     pub last_state: JobState,
-    /// How often it was tried.
+    /// How often it was handed over.
     pub attempts: u32,
 }
 
-/// The step of a run that a job is the work of.
+/// The step of a run that a job does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Parent {
-    /// The run.
+    /// The run's id.
     pub run: String,
-    /// Its step.
+    /// The step's id.
     pub step: String,
-    /// Which attempt of the step: results of earlier ones are stale.
+    /// The attempt of the step. Results of earlier attempts are stale.
     pub attempt: u32,
 }
 
 impl Job {
-    /// A new job.
+    /// A new job, PENDING or waiting for approval.
     #[must_use]
     pub fn new(id: String, spec: JobSpec, parent: Option<Parent>) -> Self {
         let state = if spec.requires_approval || spec.work == Work::Gate {
@@ -150,41 +150,42 @@ impl Job {
         }
     }
 
-    /// The name of its lock.
+    /// The name of the job's lock.
     ///
     /// # Errors
-    /// Its id cannot be part of a name.
-    pub fn name(&self) -> Result<Name, Invalid> {
-        lock_of(&self.id)
+    /// The id cannot be part of a lock name.
+    pub fn lock_name(&self) -> Result<Name, InvalidInput> {
+        job_lock_name(&self.id)
     }
 
-    /// What a person approves: if this has changed, so has what was agreed to.
+    /// A hash of the specification. It changes when a repair changes what was to be approved.
     #[must_use]
     pub fn snapshot(&self) -> String {
         let spec = serde_json::to_string(&self.spec).unwrap_or_default();
         let hash = Sha256::digest(spec.as_bytes());
+        // The first 64 bits: enough to detect a change; this is not a signature.
         hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Milliseconds of the store's clock by which it must have ended.
+    /// The time by which it must have ended, in milliseconds of the store's clock.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         let allowed = self.spec.deadline?;
-        Some(crate::store::memory::later(self.created, allowed.0))
+        Some(crate::store::memory::add_to_millis(self.created, allowed.0))
     }
 
-    /// Its deadline has passed.
+    /// Whether the deadline has passed.
     #[must_use]
-    pub fn late(&self) -> bool {
+    pub fn is_past_deadline(&self) -> bool {
         self.deadline().is_some_and(|deadline| self.now >= deadline)
     }
 
-    /// Reads a stored one.
+    /// Reads a stored job.
     ///
     /// # Errors
-    /// What is stored is not a job.
-    pub fn read(doc: &Doc) -> Result<Self, Invalid> {
-        let bad = |why: String| Invalid::new("job", doc.id.clone(), why);
+    /// The stored document is not a job.
+    pub fn read(doc: &Document) -> Result<Self, InvalidInput> {
+        let bad = |why: String| InvalidInput::new("job", doc.id.clone(), why);
         let mut job: Self = serde_json::from_str(&doc.body).map_err(|error| bad(error.to_string()))?;
         job.id.clone_from(&doc.id);
         job.version = doc.version;
@@ -197,7 +198,7 @@ impl Job {
 /// The name of a job's lock.
 ///
 /// # Errors
-/// The id cannot be part of a name.
-pub fn lock_of(id: &str) -> Result<Name, Invalid> {
+/// The id cannot be part of a lock name.
+pub fn job_lock_name(id: &str) -> Result<Name, InvalidInput> {
     Name::new(&format!("job:{id}"))
 }

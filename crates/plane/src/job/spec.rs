@@ -1,39 +1,38 @@
-//! What a caller says about a job: plain data, validated once.
+//! The specification of a job, as submitted: plain data, validated once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::{Invalid, Name};
+use leasehold_core::{InvalidInput, Name};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::span::Span;
 
-/// The longest payload, as JSON: jobs are orders, not data.
-const PAYLOAD: usize = 256 * 1024;
-/// Fewer make no job, more make no sense.
-const ATTEMPTS: std::ops::RangeInclusive<u32> = 1..=100;
+/// The size limit of a payload as JSON: a job should refer to its data, not carry it.
+const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
+const ALLOWED_ATTEMPTS: std::ops::RangeInclusive<u32> = 1..=100;
 
-/// How a job's work is done.
+/// How the work of a job is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Work {
-    /// A command with its arguments, without a shell. It runs under the job's lease and dies with it.
+    /// A command with its arguments, without a shell. It runs under the job's lease and is killed with it.
     Exec(Vec<String>),
-    /// A handler that the program has registered for the topic.
+    /// A handler that the program registered for the topic.
     Handler,
-    /// A worker that asks for work of the topic.
+    /// A worker that claims jobs of the topic.
     Pull,
-    /// Nothing: the job is a question to a person, and done when it is approved.
+    /// No work: the job asks a person, and succeeds when it is approved.
     Gate,
 }
 
 impl Work {
-    /// The replica that dispatched it does it too, under the job's own lease.
+    /// Whether the dispatching replica does the work itself, under the job's own lease.
     #[must_use]
-    pub fn local(&self) -> bool {
+    pub fn runs_on_replica(&self) -> bool {
         !matches!(self, Self::Pull)
     }
 }
@@ -43,30 +42,30 @@ impl Work {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobSpec {
-    /// Its id; made up if not given. Give one, or a `key`, and a repeated submit is harmless.
+    /// Its id; generated if not given. With an id or a `key`, a repeated submit is harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// How its work is done.
     pub work: Work,
-    /// Who serves it.
+    /// The topic, which selects the handler or the pull workers.
     #[serde(default = "default_word")]
     pub topic: String,
-    /// The class its lock is taken under: what happens when the lock store fails.
+    /// The class of its lock, which defines what happens when the lock store fails.
     #[serde(default = "default_class")]
     pub class: String,
-    /// Whose it is; part of its resources' names.
+    /// The tenant; part of the names of its resources.
     #[serde(default = "default_word")]
     pub tenant: String,
-    /// What the work should know.
+    /// Input of the work.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub payload: Value,
-    /// For people and searches.
+    /// Free labels, for people and searches.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What it needs for itself alone while it works.
+    /// Resources that it locks exclusively while it works.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// A person must say yes first.
+    /// A person must approve it first.
     #[serde(default)]
     pub requires_approval: bool,
     /// How long it may take from its submission to its end.
@@ -77,15 +76,15 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub timeout: Option<Span>,
-    /// How often it may fail before it is given up.
+    /// How many attempts may fail before it is given up.
     #[serde(default = "default_attempts")]
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 100))]
     pub attempts: u32,
-    /// The pause before the second attempt; it doubles with each further one, always jittered.
+    /// The delay before the second attempt; it doubles with each further one, always jittered.
     #[serde(default = "default_backoff")]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub backoff: Span,
-    /// Another submit with the same key is the same job.
+    /// Idempotency key: another submit with the same key returns the same job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -107,7 +106,7 @@ fn default_backoff() -> Span {
 }
 
 impl JobSpec {
-    /// A job with this work and otherwise defaults.
+    /// A job with this work and defaults for the rest.
     #[must_use]
     pub fn new(work: Work) -> Self {
         Self {
@@ -128,48 +127,46 @@ impl JobSpec {
         }
     }
 
-    /// Names the field that cannot be used, and what is allowed.
+    /// Checks each field.
     ///
     /// # Errors
-    /// The first such field.
-    pub fn check(&self) -> Result<(), Invalid> {
+    /// The first invalid field, with what is allowed.
+    pub fn check(&self) -> Result<(), InvalidInput> {
         if let Some(id) = &self.id {
-            Name::new(&format!("job:{id}")).map_err(|error| Invalid::new("id", id, error.to_string()))?;
+            // The id becomes part of the lock's name, so the rules for names are the rules for ids.
+            Name::new(&format!("job:{id}"))
+                .map_err(|error| InvalidInput::new("id", id, error.to_string()))?;
         }
         if let Work::Exec(argv) = &self.work
             && argv.first().is_none_or(String::is_empty)
         {
-            return Err(Invalid::new("work.exec", "[]", "must name a command"));
+            return Err(InvalidInput::new("work.exec", "[]", "must name a command"));
         }
         for resource in &self.resources {
-            self.resource(resource)?;
+            self.resource_lock_name(resource)?;
         }
         for (field, word) in [("topic", &self.topic), ("tenant", &self.tenant)] {
-            Name::new(word).map_err(|error| Invalid::new(field, word, error.to_string()))?;
+            Name::new(word).map_err(|error| InvalidInput::new(field, word, error.to_string()))?;
         }
-        if !ATTEMPTS.contains(&self.attempts) {
-            return Err(Invalid::new(
-                "attempts",
-                self.attempts.to_string(),
-                "must be from 1 to 100",
-            ));
+        if !ALLOWED_ATTEMPTS.contains(&self.attempts) {
+            return Err(InvalidInput::new("attempts", self.attempts.to_string(), "must be from 1 to 100"));
         }
         let long = self.payload.to_string().len();
-        if long > PAYLOAD {
+        if long > MAX_PAYLOAD_BYTES {
             let why = format!(
-                "is {long} bytes long; at most {PAYLOAD} are allowed: put the data elsewhere and name it here"
+                "is {long} bytes long; at most {MAX_PAYLOAD_BYTES} are allowed: put the data elsewhere and name it here"
             );
-            return Err(Invalid::new("payload", "…", why));
+            return Err(InvalidInput::new("payload", "…", why));
         }
         Ok(())
     }
 
-    /// The lock's name of one of its resources.
+    /// The lock name of one of its resources.
     ///
     /// # Errors
-    /// It cannot be a name.
-    pub fn resource(&self, resource: &str) -> Result<Name, Invalid> {
+    /// The resource cannot be part of a lock name.
+    pub fn resource_lock_name(&self, resource: &str) -> Result<Name, InvalidInput> {
         Name::new(&format!("res:{}:{resource}", self.tenant))
-            .map_err(|error| Invalid::new("resources", resource, error.to_string()))
+            .map_err(|error| InvalidInput::new("resources", resource, error.to_string()))
     }
 }

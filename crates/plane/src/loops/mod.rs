@@ -1,10 +1,11 @@
-//! The loops that repair what got stuck. Each runs in every replica and ticks in one of them.
+//! The background loops that repair stuck jobs and runs. Each runs in every replica and ticks in one.
 //!
-//! Whoever has a loop's lock keeps it, renewed, and ticks every poll; the others look every poll at most. The lease lives
-//! two polls and is never given back but left to run out, so there is one tick per window across all replicas, and a
-//! crashed ticker is followed within its TTL and one poll.
+//! The replica that acquires a loop's lock keeps it, renewed, and ticks once per poll. The others try
+//! the lock at most once per poll. The lease lasts two polls and is never released but left to expire,
+//! so there is one tick per window across all replicas. A crashed replica is replaced within its TTL
+//! plus one poll.
 
-mod clean;
+mod cleanup;
 mod reconcile;
 mod replay;
 mod runs;
@@ -17,37 +18,32 @@ use leasehold_core::{Acquired, Hold};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::PlaneError;
-use crate::ledger::Ledger;
-use crate::note::Note;
-use crate::scheduler::{Scheduler, guarded};
+use crate::events::PlaneEvent;
+use crate::fenced_writer::FencedWriter;
+use crate::scheduler::{Scheduler, while_held};
 
-/// Which loop.
+/// The background loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Which {
-    /// Ends jobs that are stuck or late, takes over those whose owner is gone, grants wishes.
+pub enum LoopKind {
+    /// Ends stuck or late jobs, takes over jobs whose owner is gone, applies cancel requests.
     Reconciler,
-    /// Submits jobs again that nobody has taken up.
+    /// Sends the message of jobs again that no scheduler has taken.
     Replayer,
-    /// Looks at runs that do not move.
+    /// Sends runs that make no progress to the engine.
     RunReconciler,
-    /// Wakes runs whose delay is over.
+    /// Wakes runs whose delay step is over.
     DelayPoller,
-    /// Forgets what ended long ago.
+    /// Purges documents that ended long ago.
     DeadLetters,
 }
 
-impl Which {
-    /// Every loop.
-    pub const ALL: [Self; 5] = [
-        Self::Reconciler,
-        Self::Replayer,
-        Self::RunReconciler,
-        Self::DelayPoller,
-        Self::DeadLetters,
-    ];
+impl LoopKind {
+    /// All loops; each replica runs every one of them.
+    pub const ALL: [Self; 5] =
+        [Self::Reconciler, Self::Replayer, Self::RunReconciler, Self::DelayPoller, Self::DeadLetters];
 
-    /// Its name; its lock is `loop:` and this.
+    /// The loop's name; its lock is `loop:<name>`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,46 +65,36 @@ impl Which {
 
 /// One loop of one replica.
 #[derive(Debug)]
-pub struct Ticker {
-    which: Which,
-    ledger: Ledger,
+pub struct LoopRunner {
+    kind: LoopKind,
+    writer: FencedWriter,
     scheduler: Scheduler,
     hold: Option<Hold>,
-    /// When the lease of the one who ticks runs out, as last seen.
-    over_at: Option<Moment>,
+    /// When the current holder's lease ends, as last observed; for the takeover metric.
+    lease_ends_at: Option<Moment>,
 }
 
-impl Ticker {
-    /// A loop that has not begun.
+impl LoopRunner {
+    /// A loop that has not started.
     #[must_use]
-    pub fn new(which: Which, scheduler: Scheduler) -> Self {
-        Self {
-            which,
-            ledger: scheduler.ledger.clone(),
-            scheduler,
-            hold: None,
-            over_at: None,
-        }
+    pub fn new(which: LoopKind, scheduler: Scheduler) -> Self {
+        Self { kind: which, writer: scheduler.writer.clone(), scheduler, hold: None, lease_ends_at: None }
     }
 
-    /// Ticks until stopped. The lease is left to run out.
+    /// Ticks until stopped. The lease is left to expire.
     pub async fn run(mut self, stop: CancellationToken) {
-        let clock = std::sync::Arc::clone(self.ledger.locks.clock());
+        let clock = std::sync::Arc::clone(self.writer.locks.clock());
         while !stop.is_cancelled() {
             let began = clock.now();
             let ticked = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                ticked = self.turn() => ticked,
+                ticked = self.run_once() => ticked,
             };
-            let poll = self.ledger.settings.poll;
-            // Whoever ticks keeps time. Those who look come a little sooner, each at its own moment, so that they do not all
-            // ask at once, and none later than one poll after the lease is free.
-            let pause = if ticked {
-                poll
-            } else {
-                poll / 2 + self.ledger.random.jitter(poll / 4)
-            };
+            let poll = self.writer.settings.poll;
+            // The holder ticks at a fixed rate. The other replicas try earlier and with jitter: so they do
+            // not all ask at once, and one of them tries within one poll after the lease has expired.
+            let pause = if ticked { poll } else { poll / 2 + self.writer.random.jitter(poll / 4) };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock.sleep_until(began + pause) => {}
@@ -116,17 +102,18 @@ impl Ticker {
         }
     }
 
-    /// One turn: take the lock or keep it, and tick. Answers whether this replica is the one who ticks.
-    pub async fn turn(&mut self) -> bool {
-        let name = self.which.name();
+    /// One round: acquires or keeps the lock, and ticks. Returns whether this replica holds the lock.
+    pub async fn run_once(&mut self) -> bool {
+        let name = self.kind.name();
         if self.hold.as_ref().is_none_or(|hold| hold.check().is_err()) {
             self.hold = None;
-            self.hold = self.take().await;
+            // The lost hold must be dropped before another one on the same name is acquired.
+            self.hold = self.acquire_lock().await;
         }
         let Some(hold) = &self.hold else { return false };
-        let skipped = |why| self.ledger.note(&Note::Skipped { name, why });
-        match guarded(hold, self.tick(hold)).await {
-            Ok(mended) => self.ledger.note(&Note::Ticked { name, mended }),
+        let skipped = |why| self.writer.emit(&PlaneEvent::LoopSkipped { name, why });
+        match while_held(hold, self.tick(hold)).await {
+            Ok(mended) => self.writer.emit(&PlaneEvent::LoopTicked { name, repaired: mended }),
             Err(PlaneError::Lost(_)) => {
                 skipped("lost");
                 self.hold = None;
@@ -140,20 +127,15 @@ impl Ticker {
         true
     }
 
-    async fn take(&mut self) -> Option<Hold> {
-        let name = self.which.name();
-        let ttl = self.ledger.settings.poll * 2;
-        let locks = self
-            .ledger
-            .locks
-            .class(self.which.class())
-            .ttl(ttl)
-            .wait(Duration::ZERO);
-        let now = || self.ledger.locks.clock().now();
+    async fn acquire_lock(&mut self) -> Option<Hold> {
+        let name = self.kind.name();
+        let ttl = self.writer.settings.poll * 2;
+        let locks = self.writer.locks.class(self.kind.class()).ttl(ttl).wait(Duration::ZERO);
+        let now = || self.writer.locks.clock().now();
         match locks.acquire(format!("loop:{name}").as_str()).await {
             Ok(Acquired::Held(hold)) => {
-                if let Some(over_at) = self.over_at.take() {
-                    self.ledger.note(&Note::Takeover {
+                if let Some(over_at) = self.lease_ends_at.take() {
+                    self.writer.emit(&PlaneEvent::Takeover {
                         what: "loop",
                         name: name.to_owned(),
                         took: Some(now().since(over_at)),
@@ -162,26 +144,26 @@ impl Ticker {
                 Some(hold)
             }
             Ok(Acquired::Busy(busy)) => {
-                self.over_at = busy.remaining.map(|left| now() + left);
-                self.ledger.note(&Note::Skipped { name, why: "busy" });
+                self.lease_ends_at = busy.remaining.map(|left| now() + left);
+                self.writer.emit(&PlaneEvent::LoopSkipped { name, why: "busy" });
                 None
             }
             Err(error) => {
                 tracing::debug!(loop_name = name, %error, "the tick is skipped");
-                self.ledger.note(&Note::Skipped { name, why: "error" });
+                self.writer.emit(&PlaneEvent::LoopSkipped { name, why: "error" });
                 None
             }
         }
     }
 
-    /// One tick, under the loop's hold. Answers how much was mended.
+    /// One tick, under the loop's hold. Returns how many items it repaired.
     async fn tick(&self, hold: &Hold) -> Result<usize, PlaneError> {
-        match self.which {
-            Which::Reconciler => reconcile::tick(&self.scheduler, hold).await,
-            Which::Replayer => replay::tick(&self.ledger, hold).await,
-            Which::RunReconciler => runs::stuck(&self.ledger, hold).await,
-            Which::DelayPoller => runs::delayed(&self.ledger, hold).await,
-            Which::DeadLetters => clean::tick(&self.ledger, hold).await,
+        match self.kind {
+            LoopKind::Reconciler => reconcile::tick(&self.scheduler, hold).await,
+            LoopKind::Replayer => replay::tick(&self.writer, hold).await,
+            LoopKind::RunReconciler => runs::wake_stuck(&self.writer, hold).await,
+            LoopKind::DelayPoller => runs::wake_delayed(&self.writer, hold).await,
+            LoopKind::DeadLetters => cleanup::tick(&self.writer, hold).await,
         }
     }
 }

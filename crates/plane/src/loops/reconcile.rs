@@ -1,6 +1,7 @@
-//! The reconciler: jobs that are stuck or late, jobs whose owner is gone, wishes that nobody has granted.
+//! The reconciler: stuck or late jobs, jobs whose owner is gone, open cancel requests.
 //!
-//! It takes the job's own lock for each, and so cannot race the owner: a lock that can be had means that nobody works.
+//! It acquires each job's own lock and so cannot race the owner: a free lock means that no replica works
+//! on the job.
 
 use std::time::Duration;
 
@@ -8,46 +9,47 @@ use futures_util::future::join_all;
 use leasehold_core::Hold;
 
 use crate::error::PlaneError;
-use crate::job::{Change, Job};
-use crate::ledger::Ledger;
-use crate::scheduler::{Scheduler, guarded};
+use crate::fenced_writer::FencedWriter;
+use crate::job::{Job, JobChange};
+use crate::scheduler::{Scheduler, while_held};
 use crate::state::JobState;
-use crate::store::{Kind, Query};
+use crate::store::{DocumentKind, DocumentQuery};
 
-/// How many jobs of each kind one tick looks at. The rest is due at the next one too.
-const MANY: usize = 500;
+/// Per query: the remaining jobs are still due at the next tick.
+const MAX_JOBS_PER_QUERY: usize = 500;
 
-/// How many orphans are taken over at once.
-const AT_ONCE: usize = 16;
+const MAX_PARALLEL_TAKEOVERS: usize = 16;
 
 pub(super) async fn tick(scheduler: &Scheduler, hold: &Hold) -> Result<usize, PlaneError> {
-    let ledger = &scheduler.ledger;
-    // First, because this is what has a bound.
-    let mut mended = orphans(scheduler, hold).await?;
-    for job in due(ledger).await? {
-        mended += usize::from(with_job(ledger, &job, |job| overdue(&job)).await?);
+    let writer = &scheduler.writer;
+    // First, because takeover time has a guaranteed bound (TTL plus one poll).
+    let mut mended = take_over_orphans(scheduler, hold).await?;
+    // The loop's own hold is checked after each job, so a lost loop stops within one job.
+    for job in due_jobs(writer).await? {
+        mended += usize::from(change_job(writer, &job, |job| overdue_change(&job)).await?);
         hold.check()?;
     }
-    for wish in ledger.open_wishes(MANY).await? {
-        let job = ledger.find_job(&wish.id).await?;
-        if job.as_ref().is_none_or(|job| job.state.ended()) {
-            ledger.close_wish(hold, &wish).await?;
+    for wish in writer.open_cancel_requests(MAX_JOBS_PER_QUERY).await? {
+        let job = writer.find_job(&wish.id).await?;
+        if job.as_ref().is_none_or(|job| job.state.is_terminal()) {
+            // The job has ended or is gone, so the request has no further use.
+            writer.close_cancel_request(hold, &wish).await?;
         } else if let Some(job) = job {
-            mended += usize::from(with_job(ledger, &job, |job| Some(job.cancel("called off"))).await?);
+            mended += usize::from(change_job(writer, &job, |job| Some(job.cancel("cancelled"))).await?);
         }
     }
     Ok(mended)
 }
 
-/// Takes over what was a dead replica's. Several at once: the last of its jobs should not wait for all the others' writes,
-/// nor for the one that the store did not answer.
-async fn orphans(scheduler: &Scheduler, hold: &Hold) -> Result<usize, PlaneError> {
+// Several takeovers in parallel: a dead replica may leave many jobs, and the last one should not
+// wait for all other writes, nor for one that times out.
+async fn take_over_orphans(scheduler: &Scheduler, hold: &Hold) -> Result<usize, PlaneError> {
     let mut mended = 0;
-    let jobs = in_hands(scheduler).await?;
-    scheduler.leases.keep(&jobs);
-    for some in jobs.chunks(AT_ONCE) {
+    let jobs = orphan_candidates(scheduler).await?;
+    scheduler.leases.retain(&jobs);
+    for some in jobs.chunks(MAX_PARALLEL_TAKEOVERS) {
         let (mut failed, mut answered) = (None, false);
-        for taken in join_all(some.iter().map(|job| orphan(scheduler, job))).await {
+        for taken in join_all(some.iter().map(|job| take_over_orphan(scheduler, job))).await {
             match taken {
                 Ok(taken) => {
                     answered = true;
@@ -57,7 +59,7 @@ async fn orphans(scheduler: &Scheduler, hold: &Hold) -> Result<usize, PlaneError
             }
         }
         match failed {
-            // Not a single answer: the store is down, and the rest would only wait for it too.
+            // Every call failed: the store is down, and the next chunk would only time out too.
             Some(error) if !answered => return Err(error),
             Some(error) => tracing::warn!(%error, "a job is looked at again at the next tick"),
             None => {}
@@ -67,23 +69,23 @@ async fn orphans(scheduler: &Scheduler, hold: &Hold) -> Result<usize, PlaneError
     Ok(mended)
 }
 
-/// Jobs whose time to be looked at has come.
-async fn due(ledger: &Ledger) -> Result<Vec<Job>, PlaneError> {
+/// Jobs whose due time has passed and that the reconciler must end.
+async fn due_jobs(writer: &FencedWriter) -> Result<Vec<Job>, PlaneError> {
     let mut found = Vec::new();
     let waiting = [JobState::ApprovalRequired, JobState::Retrying, JobState::Pending];
     let held = [JobState::Scheduled, JobState::Dispatched, JobState::Running];
     for states in [&held, &waiting] {
-        let query = Query {
-            kind: Kind::Job,
-            states: states.iter().map(|state| state.word()).collect(),
-            due: true,
-            shelf: None,
-            limit: MANY,
+        let query = DocumentQuery {
+            kind: DocumentKind::Job,
+            states: states.iter().map(|state| state.as_str()).collect(),
+            due_only: true,
+            index_key: None,
+            limit: MAX_JOBS_PER_QUERY,
         };
-        for doc in ledger.call(ledger.store.list(&query)).await? {
+        for doc in writer.call(writer.store.list(&query)).await? {
             let job = Job::read(&doc)?;
-            // Others are due for the replayer, not for us.
-            if job.state.in_hands() || job.late() {
+            // The other due jobs are PENDING or RETRYING ones, which the replayer handles.
+            if job.state.is_active() || job.is_past_deadline() {
                 found.push(job);
             }
         }
@@ -91,109 +93,106 @@ async fn due(ledger: &Ledger) -> Result<Vec<Job>, PlaneError> {
     Ok(found)
 }
 
-/// What a job whose time is over becomes.
-fn overdue(job: &Job) -> Option<Change> {
+/// The change for a job whose due time has passed; `None` if there is nothing to do.
+fn overdue_change(job: &Job) -> Option<JobChange> {
+    // The job was read again under its lock; an owner may have made progress since the query.
     if job.due.is_none_or(|due| due > job.now) {
         return None;
     }
-    if job.late() {
+    if job.is_past_deadline() {
         return Some(job.time_out("its deadline has passed"));
     }
     match job.state {
-        JobState::Running if !job.spec.work.local() => Some(job.lose("its worker fell silent")),
-        state if state.in_hands() => Some(job.time_out(&format!("stuck in {state}"))),
+        JobState::Running if !job.spec.work.runs_on_replica() => {
+            Some(job.owner_lost("its worker fell silent"))
+        }
+        state if state.is_active() => Some(job.time_out(&format!("stuck in {state}"))),
         _ => None,
     }
 }
 
-/// Jobs that a replica works on, or did.
-async fn in_hands(scheduler: &Scheduler) -> Result<Vec<Job>, PlaneError> {
-    let ledger = &scheduler.ledger;
-    let query = Query {
-        kind: Kind::Job,
-        // SCHEDULED is left to its mail: nothing has been handed over yet.
-        states: vec![JobState::Dispatched.word(), JobState::Running.word()],
-        due: false,
-        shelf: None,
-        limit: MANY,
+/// Jobs that a replica works on or has worked on.
+async fn orphan_candidates(scheduler: &Scheduler) -> Result<Vec<Job>, PlaneError> {
+    let writer = &scheduler.writer;
+    let query = DocumentQuery {
+        kind: DocumentKind::Job,
+        // A SCHEDULED job still has its unacknowledged message, which will be redelivered.
+        states: vec![JobState::Dispatched.as_str(), JobState::Running.as_str()],
+        due_only: false,
+        index_key: None,
+        limit: MAX_JOBS_PER_QUERY,
     };
-    let here = scheduler.at_work();
-    let grace = u64::try_from(ledger.settings.unfenced_grace.as_millis()).unwrap_or(u64::MAX);
+    let here = scheduler.jobs_in_progress();
+    let grace = u64::try_from(writer.settings.unfenced_grace.as_millis()).unwrap_or(u64::MAX);
     let mut found = Vec::new();
-    for doc in ledger.call(ledger.store.list(&query)).await? {
+    for doc in writer.call(writer.store.list(&query)).await? {
         let job = Job::read(&doc)?;
         let unfenced = job.owner.as_ref().is_none_or(|owner| owner.fence.is_none());
-        // Begun without the lock store: its lock is free although it is worked on. It is given time to heal.
+        // Begun under a local-only hold: its lock is free although its owner works. The owner gets time
+        // to heal its hold first.
         let leave = unfenced && job.now < job.updated.saturating_add(grace);
-        if job.spec.work.local() && !leave && !here.contains(&job.id) {
+        if job.spec.work.runs_on_replica() && !leave && !here.contains(&job.id) {
             found.push(job);
         }
     }
     Ok(found)
 }
 
-/// Takes the job over if its lock can be had.
-async fn orphan(scheduler: &Scheduler, seen: &Job) -> Result<bool, PlaneError> {
-    let ledger = &scheduler.ledger;
-    let hold = match ledger
-        .lock(&seen.spec.class, seen.name()?, Some(Duration::ZERO))
-        .await
-    {
+/// Takes the job over if its lock is free.
+async fn take_over_orphan(scheduler: &Scheduler, seen: &Job) -> Result<bool, PlaneError> {
+    let writer = &scheduler.writer;
+    let hold = match writer.lock(&seen.spec.class, seen.lock_name()?, Some(Duration::ZERO)).await {
         Ok(hold) => hold,
         Err(PlaneError::Busy { busy, .. }) => {
-            let now = ledger.locks.clock().now();
-            scheduler
-                .leases
-                .saw(&seen.id, busy.remaining.map(|left| now + left));
+            let now = writer.locks.clock().now();
+            scheduler.leases.record(&seen.id, busy.remaining.map(|left| now + left));
             return Ok(false);
         }
         Err(error) => return Err(error),
     };
-    let over_at = scheduler.leases.over_at(&seen.id);
+    // This also removes the entry: the observed lease is over.
+    let over_at = scheduler.leases.take_end(&seen.id);
     let work = async {
-        let job = ledger.job(&seen.id).await?;
+        let job = writer.job(&seen.id).await?;
         if !matches!(job.state, JobState::Dispatched | JobState::Running) || job.version != seen.version {
             return Ok(false);
         }
-        let took = over_at.map(|over_at| ledger.locks.clock().now().since(over_at));
+        let took = over_at.map(|over_at| writer.locks.clock().now().since(over_at));
         scheduler.take_over(&hold, &job, took).await.map(|_| true)
     };
-    let out = guarded(&hold, work).await;
+    let out = while_held(&hold, work).await;
     hold.release().await;
-    tolerate(out)
+    ignore_job_errors(out)
 }
 
-/// Changes a job under its own lock, if that can be had and the job still wants it.
-async fn with_job(
-    ledger: &Ledger,
+/// Changes a job under its own lock, if the lock is free and the change still applies.
+async fn change_job(
+    writer: &FencedWriter,
     seen: &Job,
-    change: impl FnOnce(Job) -> Option<Change>,
+    change: impl FnOnce(Job) -> Option<JobChange>,
 ) -> Result<bool, PlaneError> {
-    let hold = match ledger
-        .lock(&seen.spec.class, seen.name()?, Some(Duration::ZERO))
-        .await
-    {
+    let hold = match writer.lock(&seen.spec.class, seen.lock_name()?, Some(Duration::ZERO)).await {
         Ok(hold) => hold,
         Err(PlaneError::Busy { .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
     let work = async {
-        let job = ledger.job(&seen.id).await?;
-        if job.state.ended() {
+        let job = writer.job(&seen.id).await?;
+        if job.state.is_terminal() {
             return Ok(false);
         }
         match change(job.clone()) {
-            Some(change) => ledger.apply(&hold, &job, change).await.map(|_| true),
+            Some(change) => writer.apply(&hold, &job, change).await.map(|_| true),
             None => Ok(false),
         }
     };
-    let out = guarded(&hold, work).await;
+    let out = while_held(&hold, work).await;
     hold.release().await;
-    tolerate(out)
+    ignore_job_errors(out)
 }
 
-/// One job's trouble is not the tick's.
-fn tolerate(out: Result<bool, PlaneError>) -> Result<bool, PlaneError> {
+// These errors concern one job only and must not end the tick for all others.
+fn ignore_job_errors(out: Result<bool, PlaneError>) -> Result<bool, PlaneError> {
     match out {
         Err(PlaneError::Refused(_) | PlaneError::Lost(_) | PlaneError::NotFound { .. }) => Ok(false),
         other => other,

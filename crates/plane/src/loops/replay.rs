@@ -1,31 +1,32 @@
-//! The replayer: a job that nobody has taken up for its age is submitted again.
+//! The replayer: sends the message of a waiting job again if no scheduler has taken the job in time.
 
 use std::time::Duration;
 
 use leasehold_core::Hold;
 
 use crate::error::PlaneError;
-use crate::job::{Job, go};
-use crate::ledger::Ledger;
+use crate::fenced_writer::FencedWriter;
+use crate::job::{Job, dispatch_message};
 use crate::state::JobState;
-use crate::store::{Kind, Query};
+use crate::store::{DocumentKind, DocumentQuery};
 
-/// How many jobs one tick looks at.
-const MANY: usize = 500;
+const MAX_REPLAYED_PER_TICK: usize = 500;
 
-pub(super) async fn tick(ledger: &Ledger, hold: &Hold) -> Result<usize, PlaneError> {
-    let query = Query {
-        kind: Kind::Job,
-        states: vec![JobState::Pending.word(), JobState::Retrying.word()],
-        due: true,
-        shelf: None,
-        limit: MANY,
+pub(super) async fn tick(writer: &FencedWriter, hold: &Hold) -> Result<usize, PlaneError> {
+    let query = DocumentQuery {
+        kind: DocumentKind::Job,
+        states: vec![JobState::Pending.as_str(), JobState::Retrying.as_str()],
+        due_only: true,
+        index_key: None,
+        limit: MAX_REPLAYED_PER_TICK,
     };
     let mut sent = 0;
-    for doc in &ledger.call(ledger.store.list(&query)).await? {
+    for doc in &writer.call(writer.store.list(&query)).await? {
         match Job::read(doc) {
-            // The very mail that it should have had: if that is only slow, it is there still, and nothing is sent.
-            Ok(job) => sent += usize::from(ledger.publish(hold, &go(&job, Duration::ZERO)).await?),
+            // The same message id as the original: if that message is only delayed, the store drops this one.
+            Ok(job) => {
+                sent += usize::from(writer.publish(hold, &dispatch_message(&job, Duration::ZERO)).await?)
+            }
             Err(error) => tracing::warn!(job = %doc.id, %error, "cannot be submitted again"),
         }
     }

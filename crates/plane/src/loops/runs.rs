@@ -1,4 +1,4 @@
-//! The loops of workflow runs: wake those whose delay is over, look at those that do not move.
+//! The loops of workflow runs: one wakes runs whose delay is over, one checks runs without progress.
 
 use std::time::Duration;
 
@@ -6,45 +6,51 @@ use leasehold_core::Hold;
 use serde_json::json;
 
 use crate::error::PlaneError;
-use crate::ledger::Ledger;
-use crate::store::{Doc, Kind, Query};
+use crate::fenced_writer::FencedWriter;
+use crate::store::{Document, DocumentKind, DocumentQuery};
 use crate::workflow::RunState;
 
-/// How many runs one tick looks at.
-const MANY: usize = 1000;
+const MAX_RUNS_PER_TICK: usize = 1000;
 
-/// Runs whose delay is over.
-pub(super) async fn delayed(ledger: &Ledger, hold: &Hold) -> Result<usize, PlaneError> {
-    let due = under_way(ledger, true).await?;
-    tick(ledger, hold, &due, "wake").await
+/// Sends runs whose delay is over to the engine.
+pub(super) async fn wake_delayed(writer: &FencedWriter, hold: &Hold) -> Result<usize, PlaneError> {
+    let due = unfinished_runs(writer, true).await?;
+    send_to_engine(writer, hold, &due, "wake").await
 }
 
-/// Runs that have not moved for their age: a result may have been lost, or the start.
-pub(super) async fn stuck(ledger: &Ledger, hold: &Hold) -> Result<usize, PlaneError> {
-    let age = u64::try_from(ledger.settings.run_age.as_millis()).unwrap_or(u64::MAX);
-    let mut old = under_way(ledger, false).await?;
+/// Sends runs without recent progress to the engine: a start or result message may have been lost.
+pub(super) async fn wake_stuck(writer: &FencedWriter, hold: &Hold) -> Result<usize, PlaneError> {
+    let age = u64::try_from(writer.settings.run_age.as_millis()).unwrap_or(u64::MAX);
+    let mut old = unfinished_runs(writer, false).await?;
+    // Filtered here, because stores can query by due time but not by the time of the last write.
     old.retain(|doc| doc.now >= doc.updated.saturating_add(age));
-    tick(ledger, hold, &old, "tick").await
+    send_to_engine(writer, hold, &old, "tick").await
 }
 
-async fn under_way(ledger: &Ledger, due: bool) -> Result<Vec<Doc>, PlaneError> {
-    let query = Query {
-        kind: Kind::Run,
-        states: vec![RunState::Pending.word(), RunState::Running.word()],
-        due,
-        shelf: None,
-        limit: MANY,
+async fn unfinished_runs(writer: &FencedWriter, due: bool) -> Result<Vec<Document>, PlaneError> {
+    let query = DocumentQuery {
+        kind: DocumentKind::Run,
+        states: vec![RunState::Pending.as_str(), RunState::Running.as_str()],
+        due_only: due,
+        index_key: None,
+        limit: MAX_RUNS_PER_TICK,
     };
-    Ok(ledger.call(ledger.store.list(&query)).await?)
+    Ok(writer.call(writer.store.list(&query)).await?)
 }
 
-/// Asks the engine to look at these runs: once at a time for each version of one. Answers how many had not been asked for.
-async fn tick(ledger: &Ledger, hold: &Hold, docs: &[Doc], verb: &str) -> Result<usize, PlaneError> {
+/// Sends one message per run to the engine. Returns how many were not queued already.
+async fn send_to_engine(
+    writer: &FencedWriter,
+    hold: &Hold,
+    docs: &[Document],
+    verb: &str,
+) -> Result<usize, PlaneError> {
     let mut sent = 0;
     for doc in docs {
+        // The version in the id: while the run does not change, repeated ticks send nothing new.
         let id = format!("{verb}:{}:{}", doc.id, doc.version);
-        let mail = crate::workflow::mail(&doc.id, &id, &json!({"verb": verb}), Duration::ZERO);
-        sent += usize::from(ledger.publish(hold, &mail).await?);
+        let mail = crate::workflow::run_message(&doc.id, &id, &json!({"verb": verb}), Duration::ZERO);
+        sent += usize::from(writer.publish(hold, &mail).await?);
     }
     Ok(sent)
 }

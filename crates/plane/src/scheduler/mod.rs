@@ -1,89 +1,82 @@
-//! The scheduler: takes mail about jobs, and takes each job one step further under its lock.
+//! The scheduler: receives messages about jobs and advances each job under its lock.
 //!
-//! `turn` is one turn of one job: busy and error are answered by redelivery, a lost hold by silence. `finish` is how an
-//! attempt ends. `pull` is the same for workers that ask for work. The lock of a job is held for as long as this
-//! replica works on it (ADR 0011): whoever gets the lock of a job in hands knows that its owner is gone.
+//! `delivery` handles one message: a busy lock or an error leads to redelivery, a lost hold to no
+//! response at all. `attempt` does the work and writes its end. `pull` serves workers that claim jobs.
+//! A replica holds a job's lock for as long as it works on it (ADR 0011). So a client that acquires the
+//! lock of an active job knows that the owner is gone.
 
-mod finish;
-mod leases;
+mod attempt;
+mod delivery;
+mod observed_leases;
 mod pull;
-mod resource;
-mod turn;
+mod resource_holds;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-pub use pull::{Claim, Claimed, Reported};
-pub(crate) use resource::Grip;
-pub(crate) use turn::guarded;
+pub(crate) use delivery::while_held;
+pub use pull::{Claim, ClaimedJob, ReportResponse};
+pub(crate) use resource_holds::ResourceHolds;
 
-use crate::ledger::Ledger;
-use crate::work::Works;
+use crate::fenced_writer::FencedWriter;
+use crate::work::Executors;
 
 /// One replica's scheduler.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    pub(crate) ledger: Ledger,
-    works: Works,
-    /// What this replica works on now, each with the token that calls it off.
-    working: Arc<Mutex<HashMap<String, CancellationToken>>>,
-    /// What the reconciler saw of others' leases.
-    pub(crate) leases: Arc<leases::Leases>,
+    pub(crate) writer: FencedWriter,
+    works: Executors,
+    /// The jobs that this replica works on, each with the token that cancels it.
+    in_progress: Arc<Mutex<HashMap<String, CancellationToken>>>,
+    /// Lease ends of other replicas' jobs, as the reconciler observed them.
+    pub(crate) leases: Arc<observed_leases::ObservedLeases>,
 }
 
 impl Scheduler {
-    /// A scheduler that can do this work.
+    /// A scheduler with these executors.
     #[must_use]
-    pub fn new(ledger: Ledger, works: Works) -> Self {
-        Self {
-            ledger,
-            works,
-            working: Arc::default(),
-            leases: Arc::default(),
-        }
+    pub fn new(writer: FencedWriter, works: Executors) -> Self {
+        Self { writer, works, in_progress: Arc::default(), leases: Arc::default() }
     }
 
-    /// Calls the work on a job off, if it is done here.
+    /// Cancels the work on a job if this replica does it; false if it does not.
     #[must_use]
-    pub fn call_off(&self, job: &str) -> bool {
-        let working = self.working();
+    pub fn cancel_local_work(&self, job: &str) -> bool {
+        let working = self.in_progress();
         let found = working.get(job);
         found.inspect(|token| token.cancel());
         found.is_some()
     }
 
-    /// The jobs that are worked on here.
+    /// The jobs that this replica works on.
     #[must_use]
-    pub fn at_work(&self) -> Vec<String> {
-        self.working().keys().cloned().collect()
+    pub fn jobs_in_progress(&self) -> Vec<String> {
+        self.in_progress().keys().cloned().collect()
     }
 
-    fn working(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.working.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_progress(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a job into the list of those worked on, until the answer is dropped.
-    fn enter(&self, job: &str) -> AtWork<'_> {
+    /// Registers a job as worked on here until the guard is dropped.
+    fn register(&self, job: &str) -> JobInProgress<'_> {
         let token = CancellationToken::new();
-        self.working().insert(job.to_owned(), token.clone());
-        AtWork {
-            scheduler: self,
-            job: job.to_owned(),
-            token,
-        }
+        self.in_progress().insert(job.to_owned(), token.clone());
+        JobInProgress { scheduler: self, job: job.to_owned(), token }
     }
 }
 
-struct AtWork<'a> {
+struct JobInProgress<'a> {
     scheduler: &'a Scheduler,
     job: String,
     token: CancellationToken,
 }
 
-impl Drop for AtWork<'_> {
+impl Drop for JobInProgress<'_> {
+    // By drop, because a lost hold drops the attempt's future at any await point.
     fn drop(&mut self) {
-        self.scheduler.working().remove(&self.job);
+        self.scheduler.in_progress().remove(&self.job);
     }
 }

@@ -1,87 +1,89 @@
-//! Workers that ask for work: claim, heartbeat, result, each with the number and the fence of the claim.
+//! Pull workers: claim, heartbeat and result, each with the attempt number and fence of the claim.
 //!
-//! Between its calls a worker holds no lock. What makes it the owner is the claim in the job's document; each call takes
-//! the job's lock for the one write it makes. A worker that falls silent loses the claim, and whatever it says later
-//! carries an attempt or a fence that is not the claim's any more.
+//! A worker holds no lock between its calls. The claim in the job's document makes it the owner; each
+//! call acquires the job's lock for its one write. A worker without heartbeats loses the claim. Its
+//! later calls carry an attempt or fence that no longer matches, and are refused.
 
 use std::time::Duration;
 
 use leasehold_core::{Fence, Hold};
+use leasehold_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Scheduler;
-use super::turn::guarded;
+use super::delivery::while_held;
 use crate::error::PlaneError;
+use crate::events::PlaneEvent;
+use crate::fenced_writer::FencedWriter;
 use crate::job::{Job, Owner, Work};
-use crate::ledger::Ledger;
-use crate::note::Note;
 use crate::state::JobState;
-use crate::store::{Kind, Query};
+use crate::store::{DocumentKind, DocumentQuery};
 
-/// How many jobs are looked at for one claim: others may be faster with the first.
-const CANDIDATES: usize = 16;
+/// How many jobs one claim tries: other workers may have claimed the first ones meanwhile.
+const MAX_CLAIM_CANDIDATES: usize = 16;
 
-/// What a worker shows with each call: that it means its own claim, not a later one's.
+/// The identity of a claim. A worker sends it with each call, so that an old claim is recognised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The job.
+    /// The job's id.
     pub job: String,
-    /// Which attempt at it.
+    /// The attempt that the worker claimed.
     pub attempt: u32,
-    /// The fence it was claimed under. Send it with whatever the work writes elsewhere.
+    /// The fence of the claim. The worker should send it with each external write of the work.
     pub fence: Option<Fence>,
 }
 
 /// A job that a worker has claimed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claimed {
-    /// What to show with each further call.
+pub struct ClaimedJob {
+    /// To be sent with each further call.
     pub claim: Claim,
-    /// The job.
+    /// The job as claimed, in state RUNNING.
     pub job: Job,
-    /// A heartbeat or a result must come within this time.
+    /// The next heartbeat or the result must arrive within this time.
     pub heartbeat: Duration,
 }
 
-/// What came of a result.
+/// The response to a result.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reported {
-    /// The job afterwards.
+pub struct ReportResponse {
+    /// The job after the call.
     pub job: Job,
-    /// It had ended already; nothing was changed.
+    /// The job had already ended; the call changed nothing.
     pub repeated: bool,
 }
 
 impl Scheduler {
-    /// Claims a job of a topic for a worker, if there is one.
+    /// Claims a job of a topic for a worker; `None` if no job waits.
     ///
     /// # Errors
-    /// A store did not answer.
-    pub async fn claim(&self, topic: &str, worker: &str) -> Result<Option<Claimed>, PlaneError> {
-        let query = Query {
-            kind: Kind::Job,
-            states: vec![JobState::Dispatched.word()],
-            due: false,
-            shelf: Some(topic.to_owned()),
-            limit: CANDIDATES,
+    /// A store did not respond.
+    pub async fn claim(&self, topic: &str, worker: &str) -> Result<Option<ClaimedJob>, PlaneError> {
+        let query = DocumentQuery {
+            kind: DocumentKind::Job,
+            states: vec![JobState::Dispatched.as_str()],
+            due_only: false,
+            index_key: Some(topic.to_owned()),
+            limit: MAX_CLAIM_CANDIDATES,
         };
-        for doc in self.ledger.call(self.ledger.store.list(&query)).await? {
+        for doc in self.writer.call(self.writer.store.list(&query)).await? {
             let job = Job::read(&doc)?;
             if job.spec.work != Work::Pull {
                 continue;
             }
             let hold = match self
-                .ledger
-                .lock(&job.spec.class, job.name()?, Some(Duration::ZERO))
+                .writer
+                // No waiting: there are other candidates, and a busy lock means that this one is being claimed.
+                .lock(&job.spec.class, job.lock_name()?, Some(Duration::ZERO))
                 .await
             {
                 Ok(hold) => hold,
-                // Another worker has it, or soon will.
+                // Another worker is claiming it.
                 Err(PlaneError::Busy { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let claimed = guarded(&hold, self.claim_under(&hold, &job.id, worker)).await;
+            let claimed = while_held(&hold, self.claim_locked(&hold, &job.id, worker)).await;
             hold.release().await;
             match claimed {
                 Ok(Some(claimed)) => return Ok(Some(claimed)),
@@ -92,79 +94,78 @@ impl Scheduler {
         Ok(None)
     }
 
-    async fn claim_under(&self, hold: &Hold, id: &str, worker: &str) -> Result<Option<Claimed>, PlaneError> {
-        let ledger = &self.ledger;
-        let job = ledger.job(id).await?;
+    async fn claim_locked(
+        &self,
+        hold: &Hold,
+        id: &str,
+        worker: &str,
+    ) -> Result<Option<ClaimedJob>, PlaneError> {
+        let writer = &self.writer;
+        let job = writer.job(id).await?;
+        // Read again under the lock: another worker may have claimed it since the list was read.
         if job.state != JobState::Dispatched {
             return Ok(None);
         }
-        if let Some(why) = ledger.wished_off(id).await? {
-            ledger.apply(hold, &job, job.cancel(&why)).await?;
+        if let Some(why) = writer.open_cancel_reason(id).await? {
+            writer.apply(hold, &job, job.cancel(&why)).await?;
             return Ok(None);
         }
-        let fence = hold.unfenced()?;
-        let owner = Owner {
-            who: worker.to_owned(),
-            fence,
-        };
-        let heartbeat = ledger.settings.heartbeat;
-        let job = ledger
-            .apply(hold, &job, job.start(owner, Some(heartbeat)))
-            .await?;
-        let claim = Claim {
-            job: job.id.clone(),
-            attempt: job.attempt,
-            fence,
-        };
-        Ok(Some(Claimed {
-            claim,
-            job,
-            heartbeat,
-        }))
+        let fence = hold.fence_if_any()?;
+        let owner = Owner { who: worker.to_owned(), fence };
+        let heartbeat = writer.settings.heartbeat_timeout;
+        let job = writer.apply(hold, &job, job.start(owner, Some(heartbeat))).await?;
+        let claim = Claim { job: job.id.clone(), attempt: job.attempt, fence };
+        Ok(Some(ClaimedJob { claim, job, heartbeat }))
     }
 
-    /// The worker is alive and goes on.
+    /// Extends the claim. Returns the time until the next heartbeat is due.
     ///
     /// # Errors
-    /// `stale_claim`: the job is not the worker's any more, and it should stop. Or a store did not answer.
+    /// `stale_claim`: the worker has lost the job and should stop. Or a store did not respond.
     pub async fn heartbeat(&self, claim: &Claim) -> Result<Duration, PlaneError> {
-        let ledger = &self.ledger;
-        let hold = ledger.lock_job(&claim.job).await?;
+        let writer = &self.writer;
+        let hold = writer.lock_job(&claim.job).await?;
         let beat = async {
-            let job = ledger.job(&claim.job).await?;
+            let job = writer.job(&claim.job).await?;
             claim.check(&job)?;
-            let heartbeat = ledger.settings.heartbeat;
-            ledger.apply(&hold, &job, job.heartbeat(heartbeat)).await?;
+            let heartbeat = writer.settings.heartbeat_timeout;
+            writer.apply(&hold, &job, job.heartbeat(heartbeat)).await?;
             Ok(heartbeat)
         };
-        let out = guarded(&hold, beat).await;
+        let out = while_held(&hold, beat).await;
         hold.release().await;
         out
     }
 
-    /// How the work ended. Said twice, it counts once.
+    /// Reports the end of the work. A repeated report changes nothing.
     ///
     /// # Errors
-    /// `stale_claim`: the job is not the worker's any more. Or a store did not answer: say it again.
-    pub async fn report(&self, claim: &Claim, result: Result<Value, String>) -> Result<Reported, PlaneError> {
-        let ledger = &self.ledger;
-        let hold = ledger.lock_job(&claim.job).await?;
+    /// `stale_claim`: the worker has lost the job. Or a store did not respond: report again.
+    pub async fn report(
+        &self,
+        claim: &Claim,
+        result: Result<Value, String>,
+    ) -> Result<ReportResponse, PlaneError> {
+        let writer = &self.writer;
+        let hold = writer.lock_job(&claim.job).await?;
         let report = async {
-            let job = ledger.job(&claim.job).await?;
-            if job.state.ended() && job.attempt == claim.attempt {
-                ledger.locks.duplicate(hold.class(), hold.name());
-                ledger.note(&Note::DuplicateTerminal { job: job.id.clone() });
-                return Ok(Reported { job, repeated: true });
+            let job = writer.job(&claim.job).await?;
+            // Before the claim check: a worker that repeats its report after a lost response must succeed,
+            // although the job is not RUNNING any more.
+            if job.state.is_terminal() && job.attempt == claim.attempt {
+                writer.locks.report_duplicate(hold.class(), hold.name());
+                writer.emit(&PlaneEvent::DuplicateTerminal { job: job.id.clone() });
+                return Ok(ReportResponse { job, repeated: true });
             }
             claim.check(&job)?;
             let change = match result {
                 Ok(value) => job.succeed(value),
-                Err(why) => job.fail(&why, &*ledger.random),
+                Err(why) => job.fail(&why, &*writer.random),
             };
-            let job = ledger.apply(&hold, &job, change).await?;
-            Ok(Reported { job, repeated: false })
+            let job = writer.apply(&hold, &job, change).await?;
+            Ok(ReportResponse { job, repeated: false })
         };
-        let out = guarded(&hold, report).await;
+        let out = while_held(&hold, report).await;
         hold.release().await;
         out
     }
@@ -175,12 +176,13 @@ impl Claim {
         let owner = job.owner.as_ref();
         let ours = job.state == JobState::Running
             && job.attempt == self.attempt
+            // Both must match: the number alone can be guessed, and without the lock store there is no fence.
             && owner.is_some_and(|owner| owner.fence == self.fence);
         if ours {
             return Ok(());
         }
         Err(PlaneError::Conflict {
-            code: "stale_claim",
+            code: ErrorCode::StaleClaim,
             what: format!(
                 "attempt {} at job {} is over: it is {} now, in attempt {}; stop working on it",
                 self.attempt, self.job, job.state, job.attempt
@@ -189,10 +191,10 @@ impl Claim {
     }
 }
 
-impl Ledger {
-    /// The lock of a job, under the job's own class.
+impl FencedWriter {
+    /// Acquires the lock of a job, under the job's own class.
     pub(crate) async fn lock_job(&self, id: &str) -> Result<Hold, PlaneError> {
         let job = self.job(id).await?;
-        self.lock(&job.spec.class, job.name()?, None).await
+        self.lock(&job.spec.class, job.lock_name()?, None).await
     }
 }

@@ -1,4 +1,4 @@
-//! The reference: one process's memory. What the other stores answer, this one answers by reading plainly.
+//! The reference store, in the memory of one process. The other stores must behave like this one.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use leasehold_core::Fence;
 use leasehold_core::clock::SharedClock;
-use leasehold_core::store::Failure;
+use leasehold_core::store::StoreError;
 
 use super::{
-    Doc, Entry, Event, Found, Kind, Mail, PlaneStore, Query, Queue, Settle, Taken, Write, Written, judge,
+    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKind, DocumentQuery, Message,
+    PlaneStore, Queue, Revision, WriteRequest, WriteResponse, check_write,
 };
 
 /// A plane store in memory, for tests and examples.
@@ -23,44 +24,41 @@ pub struct MemoryPlane {
 
 #[derive(Debug, Default)]
 struct Tables {
-    docs: BTreeMap<(Kind, String), Row>,
-    keys: BTreeMap<(Kind, String), String>,
+    docs: BTreeMap<(DocumentKind, String), StoredDocument>,
+    keys: BTreeMap<(DocumentKind, String), String>,
     fences: BTreeMap<String, Fence>,
-    mail: BTreeMap<(Queue, String), Letter>,
+    messages: BTreeMap<(Queue, String), StoredMessage>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct StoredDocument {
     state: &'static str,
     due: Option<u64>,
-    shelf: String,
+    index_key: String,
     created: u64,
     updated: u64,
     body: String,
-    /// One for each version, with the id of the write that made it.
-    events: Vec<(String, Event)>,
+    // One per version, with the id of the write that made it: a repeated write is recognised by that id.
+    events: Vec<(String, DocumentEvent)>,
 }
 
 #[derive(Debug)]
-struct Letter {
-    to: String,
+struct StoredMessage {
+    document_id: String,
     body: String,
     due: u64,
     tries: u64,
 }
 
 impl MemoryPlane {
-    /// An empty one.
+    /// An empty store that reads its times from this clock.
     #[must_use]
     pub fn new(clock: SharedClock) -> Self {
-        Self {
-            clock,
-            tables: Mutex::default(),
-        }
+        Self { clock, tables: Mutex::default() }
     }
 
     fn now(&self) -> u64 {
-        millis(self.clock.wall())
+        unix_millis(self.clock.wall())
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
@@ -68,42 +66,33 @@ impl MemoryPlane {
     }
 }
 
-/// Milliseconds since 1970.
-pub(crate) fn millis(wall: SystemTime) -> u64 {
+pub(crate) fn unix_millis(wall: SystemTime) -> u64 {
     let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The moment that lies `ahead` of `now`.
-pub(crate) fn later(now: u64, ahead: Duration) -> u64 {
+pub(crate) fn add_to_millis(now: u64, ahead: Duration) -> u64 {
     now.saturating_add(u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Tables {
-    fn put(&mut self, entry: &Entry, write: &str, now: u64) -> u64 {
-        let row = self
-            .docs
-            .entry((entry.kind, entry.id.clone()))
-            .or_insert_with(|| Row {
-                state: entry.state,
-                due: None,
-                shelf: String::new(),
-                created: now,
-                updated: now,
-                body: String::new(),
-                events: Vec::new(),
-            });
+    fn store_revision(&mut self, entry: &Revision, write: &str, now: u64) -> u64 {
+        let row = self.docs.entry((entry.kind, entry.id.clone())).or_insert_with(|| StoredDocument {
+            state: entry.state,
+            due: None,
+            index_key: String::new(),
+            created: now,
+            updated: now,
+            body: String::new(),
+            events: Vec::new(),
+        });
         row.state = entry.state;
-        row.due = entry.due_in.map(|ahead| later(now, ahead));
-        row.shelf.clone_from(&entry.shelf);
+        row.due = entry.due_in.map(|ahead| add_to_millis(now, ahead));
+        row.index_key.clone_from(&entry.index_key);
         row.updated = now;
         row.body.clone_from(&entry.body);
         let version = row.events.len() as u64 + 1;
-        let event = Event {
-            version,
-            at: now,
-            body: entry.event.clone(),
-        };
+        let event = DocumentEvent { version, at: now, body: entry.event.clone() };
         row.events.push((write.to_owned(), event));
         if let Some(key) = &entry.key {
             let key = (entry.kind, key.clone());
@@ -112,35 +101,40 @@ impl Tables {
         version
     }
 
-    /// Whether it was not there yet.
-    fn post(&mut self, mail: &Mail, now: u64) -> bool {
-        let Vacant(place) = self.mail.entry((mail.queue, mail.id.clone())) else {
+    /// Queues the message. False if one with this id is queued already.
+    fn enqueue(&mut self, message: &Message, now: u64) -> bool {
+        // An existing message keeps its due time and count: a repeated send must not restart it.
+        let Vacant(place) = self.messages.entry((message.queue, message.id.clone())) else {
             return false;
         };
-        place.insert(Letter {
-            to: mail.to.clone(),
-            body: mail.body.clone(),
-            due: later(now, mail.due_in),
+        place.insert(StoredMessage {
+            document_id: message.document_id.clone(),
+            body: message.body.clone(),
+            due: add_to_millis(now, message.due_in),
             tries: 0,
         });
         true
     }
 
-    fn matching<'a>(&'a self, query: &'a Query, now: u64) -> impl Iterator<Item = (&'a String, &'a Row)> {
+    fn matching<'a>(
+        &'a self,
+        query: &'a DocumentQuery,
+        now: u64,
+    ) -> impl Iterator<Item = (&'a String, &'a StoredDocument)> {
         self.docs
             .iter()
             .filter(move |((kind, _), row)| {
                 *kind == query.kind
                     && query.states.contains(&row.state)
-                    && query.shelf.as_ref().is_none_or(|shelf| *shelf == row.shelf)
-                    && (!query.due || row.due.is_some_and(|due| due <= now))
+                    && query.index_key.as_ref().is_none_or(|shelf| *shelf == row.index_key)
+                    && (!query.due_only || row.due.is_some_and(|due| due <= now))
             })
             .map(|((_, id), row)| (id, row))
     }
 }
 
-fn doc(id: &str, row: &Row, now: u64) -> Doc {
-    Doc {
+fn to_document(id: &str, row: &StoredDocument, now: u64) -> Document {
+    Document {
         id: id.to_owned(),
         version: row.events.len() as u64,
         state: row.state.to_owned(),
@@ -154,103 +148,94 @@ fn doc(id: &str, row: &Row, now: u64) -> Doc {
 
 #[async_trait]
 impl PlaneStore for MemoryPlane {
-    async fn read(&self, kind: Kind, id: &str) -> Result<Option<Doc>, Failure> {
+    async fn read(&self, kind: DocumentKind, id: &str) -> Result<Option<Document>, StoreError> {
         let now = self.now();
         let tables = self.lock();
-        Ok(tables
-            .docs
-            .get(&(kind, id.to_owned()))
-            .map(|row| doc(id, row, now)))
+        Ok(tables.docs.get(&(kind, id.to_owned())).map(|row| to_document(id, row, now)))
     }
 
-    async fn write(&self, write: &Write) -> Result<Written, Failure> {
+    async fn write(&self, write: &WriteRequest) -> Result<WriteResponse, StoreError> {
         let now = self.now();
         let mut tables = self.lock();
-        let entry = &write.entry;
-        let at = usize::try_from(write.expect.unwrap_or(0)).unwrap_or(usize::MAX);
-        let found = tables.docs.get(&(entry.kind, entry.id.clone())).map(|row| Found {
+        let entry = &write.revision;
+        // The event after the expected version: if this write made it, the write is a repetition.
+        let at = usize::try_from(write.expected_version.unwrap_or(0)).unwrap_or(usize::MAX);
+        let found = tables.docs.get(&(entry.kind, entry.id.clone())).map(|row| CurrentDocument {
             version: row.events.len() as u64,
             state: row.state.to_owned(),
-            after_expected: row.events.get(at).map(|(write, _)| write.clone()),
+            write_after_expected: row.events.get(at).map(|(write, _)| write.clone()),
         });
         let mark = |(name, _): &(_, _)| tables.fences.get(leasehold_core::Name::as_str(name)).copied();
         let newest = write.fence.as_ref().and_then(mark);
         let key = entry.key.as_ref().map(|key| (entry.kind, key.clone()));
         let key_of = key.and_then(|key| tables.keys.get(&key).cloned());
-        if let Some(answer) = judge(write, found.as_ref(), newest, key_of) {
+        if let Some(answer) = check_write(write, found.as_ref(), newest, key_of) {
             return Ok(answer);
         }
         if let Some((name, fence)) = &write.fence {
             tables.fences.insert(name.as_str().to_owned(), *fence);
         }
-        let version = tables.put(entry, &write.id, now);
+        let version = tables.store_revision(entry, &write.id, now);
         let mut skipped = Vec::new();
-        for entry in &write.also {
+        for entry in &write.new_documents {
             if tables.docs.contains_key(&(entry.kind, entry.id.clone())) {
                 skipped.push(entry.id.clone());
             } else {
-                tables.put(entry, &write.id, now);
+                tables.store_revision(entry, &write.id, now);
             }
         }
-        for mail in &write.send {
-            tables.post(mail, now);
+        for mail in &write.messages {
+            tables.enqueue(mail, now);
         }
-        Ok(Written::Done {
-            version,
-            repeated: false,
-            skipped,
-        })
+        Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
     }
 
-    async fn list(&self, query: &Query) -> Result<Vec<Doc>, Failure> {
+    async fn list(&self, query: &DocumentQuery) -> Result<Vec<Document>, StoreError> {
         let now = self.now();
         let tables = self.lock();
         let mut found: Vec<_> = tables.matching(query, now).collect();
         found.sort_by_key(|(id, row)| (row.due.unwrap_or(u64::MAX), (*id).clone()));
-        Ok(found
-            .into_iter()
-            .take(query.limit)
-            .map(|(id, row)| doc(id, row, now))
-            .collect())
+        Ok(found.into_iter().take(query.limit).map(|(id, row)| to_document(id, row, now)).collect())
     }
 
-    async fn count(&self, query: &Query) -> Result<u64, Failure> {
+    async fn count(&self, query: &DocumentQuery) -> Result<u64, StoreError> {
         let now = self.now();
-        let query = Query {
-            due: false,
-            ..query.clone()
-        };
+        let query = DocumentQuery { due_only: false, ..query.clone() };
         Ok(self.lock().matching(&query, now).count() as u64)
     }
 
-    async fn by_key(&self, kind: Kind, key: &str) -> Result<Option<String>, Failure> {
+    async fn find_id_by_key(&self, kind: DocumentKind, key: &str) -> Result<Option<String>, StoreError> {
         Ok(self.lock().keys.get(&(kind, key.to_owned())).cloned())
     }
 
-    async fn history(&self, kind: Kind, id: &str) -> Result<Vec<Event>, Failure> {
+    async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError> {
         let tables = self.lock();
         let row = tables.docs.get(&(kind, id.to_owned()));
-        Ok(row.map_or_else(Vec::new, |row| {
-            row.events.iter().map(|(_, event)| event.clone()).collect()
-        }))
+        Ok(row.map_or_else(Vec::new, |row| row.events.iter().map(|(_, event)| event.clone()).collect()))
     }
 
-    async fn take(&self, queue: Queue, limit: usize, visible: Duration) -> Result<Vec<Taken>, Failure> {
+    async fn receive(
+        &self,
+        queue: Queue,
+        limit: usize,
+        visible: Duration,
+    ) -> Result<Vec<Delivery>, StoreError> {
         let now = self.now();
         let mut tables = self.lock();
         let mut due: Vec<_> = tables
-            .mail
+            .messages
             .iter_mut()
             .filter(|((of, _), letter)| *of == queue && letter.due <= now)
             .collect();
         due.sort_by_key(|((_, id), letter)| (letter.due, id.clone()));
         let taken = due.into_iter().take(limit).map(|((_, id), letter)| {
-            letter.due = later(now, visible);
+            // Hidden by its due time, not removed: if the receiver dies, the message becomes due again.
+            letter.due = add_to_millis(now, visible);
             letter.tries += 1;
-            Taken {
+            Delivery {
                 queue,
                 id: id.clone(),
-                to: letter.to.clone(),
+                document_id: letter.document_id.clone(),
                 body: letter.body.clone(),
                 tries: letter.tries,
             }
@@ -258,41 +243,43 @@ impl PlaneStore for MemoryPlane {
         Ok(taken.collect())
     }
 
-    async fn send(&self, mail: &Mail) -> Result<bool, Failure> {
+    async fn send(&self, message: &Message) -> Result<bool, StoreError> {
         let now = self.now();
-        Ok(self.lock().post(mail, now))
+        Ok(self.lock().enqueue(message, now))
     }
 
-    async fn settle(&self, taken: &Taken, settle: Settle) -> Result<bool, Failure> {
+    async fn settle(&self, taken: &Delivery, settle: Disposition) -> Result<bool, StoreError> {
         let now = self.now();
         let mut tables = self.lock();
         let key = (taken.queue, taken.id.clone());
         let Some(letter) = tables
-            .mail
+            .messages
             .get_mut(&key)
+            // An older delivery's receiver was too slow; the message belongs to a later one.
             .filter(|letter| letter.tries == taken.tries)
         else {
             return Ok(false);
         };
         match settle {
-            Settle::Ack => {
-                tables.mail.remove(&key);
+            Disposition::Ack => {
+                tables.messages.remove(&key);
             }
-            Settle::Again(after) => letter.due = later(now, after),
+            Disposition::Redeliver(after) => letter.due = add_to_millis(now, after),
         }
         Ok(true)
     }
 
     async fn purge(
         &self,
-        kind: Kind,
+        kind: DocumentKind,
         states: &[&'static str],
         keep: Duration,
         limit: usize,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, StoreError> {
         let now = self.now();
         let mut tables = self.lock();
-        let old = |row: &Row| later(row.updated, keep) <= now && states.contains(&row.state);
+        let old =
+            |row: &StoredDocument| add_to_millis(row.updated, keep) <= now && states.contains(&row.state);
         let gone: Vec<_> = tables
             .docs
             .iter()
@@ -303,7 +290,8 @@ impl PlaneStore for MemoryPlane {
         for key in &gone {
             tables.docs.remove(key);
             tables.keys.retain(|(of, _), id| *of != kind || *id != key.1);
-            tables.fences.remove(&format!("{}:{}", kind.word(), key.1));
+            // The lock name of the document. Fence marks would otherwise accumulate for ever.
+            tables.fences.remove(&format!("{}:{}", kind.as_str(), key.1));
         }
         Ok(gone.len() as u64)
     }

@@ -1,243 +1,251 @@
-//! Where the plane's truth is kept: documents, their events, and mail.
+//! The store of the plane: documents, their events, and message queues.
 //!
-//! A store answers one question at a time; it does not retry, wait or decide. Every change is one conditional step
-//! ([`PlaneStore::write`]) that checks, where the data lives: this very write has not been applied before, the
-//! caller's fence is not stale, the document has the version the caller saw, its state may become the new one, and
-//! the idempotency key is free. The same step appends the event, creates further documents and sends mail: all of it
-//! happens, or nothing.
+//! A store executes one call at a time; it does not retry, wait or decide. Every change is one
+//! conditional step ([`PlaneStore::write`]) that checks, inside the store:
 //!
-//! Times are the store's own: replicas say *in 30 seconds*, never *at nine o'clock*, so their clocks are never
-//! compared (ADR 0012).
+//! - this write has not been applied before,
+//! - the caller's fence is not stale,
+//! - the document has the version that the caller read,
+//! - its state may become the new one,
+//! - the idempotency key is free.
+//!
+//! The same step appends the event, creates further documents and sends messages: all of it or nothing.
+//!
+//! Times are the store's own: replicas send durations (*in 30 seconds*), never points in time, so their
+//! clocks are never compared (ADR 0012).
 
 pub mod memory;
+#[cfg(feature = "redis")]
 pub mod redis;
-mod rule;
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod write_rule;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::store::Failure;
+use leasehold_core::store::StoreError;
 use leasehold_core::{Fence, Name};
 
-pub(crate) use rule::{Found, judge};
+pub(crate) use write_rule::{CurrentDocument, check_write};
 
-/// What kind of document.
+/// The kinds of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Kind {
-    /// A job.
+pub enum DocumentKind {
+    /// A job, written by schedulers, approvals and pull workers.
     Job,
-    /// A workflow run.
+    /// A workflow run, written by the engine.
     Run,
-    /// A workflow's definition.
+    /// A workflow's definition, written by clients.
     Workflow,
-    /// A wish about a job whose lock someone else holds, e.g. to cancel it.
-    Signal,
+    /// A request to cancel a job whose lock another replica holds.
+    CancelRequest,
 }
 
-impl Kind {
-    /// As it is stored.
+impl DocumentKind {
+    /// The kind's name, as stored.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Job => "job",
             Self::Run => "run",
             Self::Workflow => "workflow",
-            Self::Signal => "signal",
+            Self::CancelRequest => "signal",
         }
     }
 }
 
-/// What a document is to be.
+/// The next revision of a document: its content after a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its id, unique in its kind.
+pub struct Revision {
+    /// The document's kind.
+    pub kind: DocumentKind,
+    /// The document's id, unique within its kind.
     pub id: String,
-    /// Its state from now on.
+    /// The state after the write.
     pub state: &'static str,
-    /// When somebody should look at it if nothing else happens.
+    /// Time until the document is due for the repair loops; `None` if never.
     pub due_in: Option<Duration>,
-    /// What it can be found by besides its state: a job's topic, a run's organisation.
-    pub shelf: String,
-    /// The idempotency key that brought it, for a new one.
+    /// A second search key besides the state: a job's topic, a run's organisation.
+    pub index_key: String,
+    /// The idempotency key of a new document.
     pub key: Option<String>,
-    /// Everything else, as JSON.
+    /// The remaining fields, as JSON; opaque to the store.
     pub body: String,
-    /// What happened to it, as JSON: one event for each write.
+    /// The event of this write, as JSON.
     pub event: String,
 }
 
-/// One conditional step.
+/// One conditional write.
 #[derive(Debug, Clone)]
-pub struct Write {
-    /// Tells this write from every other: a repetition changes nothing and is answered like the first time.
+pub struct WriteRequest {
+    /// Identifies this write: a repetition changes nothing and gets the response of the first.
     pub id: String,
-    /// What the document becomes.
-    pub entry: Entry,
-    /// The version that the caller saw; `None` for a document that must not be there yet.
-    pub expect: Option<u64>,
-    /// States it may be in before.
-    pub from: Vec<&'static str>,
-    /// The lock that the caller holds, and its fence; `None` for a local-only hold.
+    /// The new content of the document.
+    pub revision: Revision,
+    /// The version that the caller read; `None` for a document that must not exist yet.
+    pub expected_version: Option<u64>,
+    /// The states from which this write is allowed.
+    pub allowed_states: Vec<&'static str>,
+    /// The lock that the caller holds, and its fence; `None` for a local-only hold or a new document.
     pub fence: Option<(Name, Fence)>,
-    /// Documents that are made in the same step, unless they are there already.
-    pub also: Vec<Entry>,
-    /// Mail that is sent in the same step.
-    pub send: Vec<Mail>,
+    /// Documents that are created in the same step, unless they exist already.
+    pub new_documents: Vec<Revision>,
+    /// Messages that are sent in the same step.
+    pub messages: Vec<Message>,
 }
 
-/// What came of a write.
+/// The response to a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
-    /// It was applied, now or when it was first sent.
-    Done {
-        /// The document's version after it.
+pub enum WriteResponse {
+    /// The write was applied, now or when it was first sent.
+    Applied {
+        /// The document's version after the write.
         version: u64,
-        /// It had been applied before.
+        /// This is a repetition of a write that was applied before.
         repeated: bool,
-        /// Which of the further documents were there already.
-        skipped: Vec<String>,
+        /// The ids of further documents that existed already.
+        already_existing: Vec<String>,
     },
-    /// It was not applied, and never will be.
-    Refused(Refusal),
+    /// The write was not applied, and never will be.
+    Refused(WriteRefusal),
 }
 
 /// Why a write was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
-    /// A newer owner has written.
+pub enum WriteRefusal {
+    /// An owner with a newer fence has written.
     #[error("the fence {offered} is stale: {newest} has written since")]
-    Stale {
-        /// The caller's.
+    StaleFence {
+        /// The fence of this write.
         offered: Fence,
-        /// The newest.
+        /// The newest fence that has written.
         newest: Fence,
-        /// The document's state, if it is there.
+        /// The document's state, if it exists.
         state: Option<String>,
     },
-    /// Someone else has changed it since it was read.
+    /// Another writer has changed the document since it was read.
     #[error("it has version {found} by now and is {state}")]
-    Version {
-        /// Its version.
+    VersionMismatch {
+        /// The document's present version.
         found: u64,
-        /// Its state.
+        /// The document's present state.
         state: String,
     },
-    /// Its state cannot become the new one.
+    /// The transition table does not allow the new state.
     #[error("{state} cannot become {to}")]
-    Transition {
-        /// Its state.
+    ForbiddenTransition {
+        /// The document's present state.
         state: String,
-        /// What was wanted.
+        /// The state that the write wanted.
         to: &'static str,
     },
-    /// There is none.
+    /// The document does not exist.
     #[error("there is no such document")]
     Missing,
-    /// It is there already.
+    /// A document with this id exists already.
     #[error("it is there already")]
     Exists,
-    /// The idempotency key has brought another one already.
+    /// The idempotency key belongs to another document.
     #[error("the idempotency key was used for {id}")]
-    Key {
-        /// Which.
+    KeyInUse {
+        /// The id of that document.
         id: String,
     },
 }
 
-impl Refusal {
-    /// The state that the document was found in.
+impl WriteRefusal {
+    /// The state in which the store found the document, if the refusal carries it.
     #[must_use]
     pub fn state(&self) -> Option<&str> {
         match self {
-            Self::Stale { state, .. } => state.as_deref(),
-            Self::Version { state, .. } | Self::Transition { state, .. } => Some(state),
-            Self::Missing | Self::Exists | Self::Key { .. } => None,
+            Self::StaleFence { state, .. } => state.as_deref(),
+            Self::VersionMismatch { state, .. } | Self::ForbiddenTransition { state, .. } => Some(state),
+            // These refusals concern a document that does not exist or another one.
+            Self::Missing | Self::Exists | Self::KeyInUse { .. } => None,
         }
     }
 }
 
-/// A document as it was found.
+/// A document as read from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doc {
-    /// Its id.
+pub struct Document {
+    /// The document's id.
     pub id: String,
     /// Grows by one with each write.
     pub version: u64,
-    /// Its state.
+    /// The state, as a stored name.
     pub state: String,
-    /// When somebody should look at it, in milliseconds of the store's clock.
+    /// When it is due for the repair loops, in milliseconds of the store's clock.
     pub due: Option<u64>,
-    /// When it was made, in milliseconds of the store's clock.
+    /// When it was created, in milliseconds of the store's clock.
     pub created: u64,
     /// When it was last written, in milliseconds of the store's clock.
     pub updated: u64,
-    /// Everything else, as JSON.
+    /// The remaining fields, as JSON.
     pub body: String,
-    /// The store's clock when it was read.
+    /// The store's clock at the read; the other times are compared with this one only.
     pub now: u64,
 }
 
-/// Which documents are wanted: those most urgently due first.
+/// A query for documents, ordered by due time, earliest first.
 #[derive(Debug, Clone)]
-pub struct Query {
-    /// Their kind.
-    pub kind: Kind,
-    /// Their states.
+pub struct DocumentQuery {
+    /// Only documents of this kind.
+    pub kind: DocumentKind,
+    /// Only documents in one of these states.
     pub states: Vec<&'static str>,
-    /// Only those that are due.
-    pub due: bool,
-    /// Only those of this shelf.
-    pub shelf: Option<String>,
-    /// At most this many.
+    /// Only documents whose due time has passed.
+    pub due_only: bool,
+    /// Only documents with this index key.
+    pub index_key: Option<String>,
+    /// The most documents to return.
     pub limit: usize,
 }
 
-/// One event of a document.
+/// One event in a document's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// The document's version after it.
+pub struct DocumentEvent {
+    /// The document's version after the write.
     pub version: u64,
-    /// When, in milliseconds of the store's clock.
+    /// The time of the write, in milliseconds of the store's clock.
     pub at: u64,
-    /// What, as JSON.
+    /// The event itself, as JSON.
     pub body: String,
 }
 
-/// A message that is delivered until someone acknowledges it.
+/// A message to be sent. It is delivered until a receiver acknowledges it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mail {
-    /// Which queue.
+pub struct Message {
+    /// The queue it is sent to.
     pub queue: Queue,
-    /// Unique in its queue: what is already waiting there is not sent twice.
+    /// Unique within its queue: a message whose id is queued already is not sent again.
     pub id: String,
-    /// For which document.
-    pub to: String,
-    /// What is to be done, as JSON.
+    /// The id of the job or run that the message is about.
+    pub document_id: String,
+    /// The instruction, as JSON.
     pub body: String,
-    /// Not before.
+    /// The message is not delivered before this time has passed.
     pub due_in: Duration,
 }
 
-/// Who reads it.
+/// The message queues, one per reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Queue {
-    /// The scheduler.
+    /// Read by the scheduler.
     Jobs,
-    /// The workflow engine.
+    /// Read by the workflow engine.
     Runs,
 }
 
 impl Queue {
-    /// As it is stored.
+    /// The queue's name, as stored.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",
             Self::Runs => "runs",
@@ -245,70 +253,78 @@ impl Queue {
     }
 }
 
-/// Mail that was delivered to us, for a while.
+/// A message as delivered to one receiver, hidden from the others for the visibility timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
-    /// Which queue.
+pub struct Delivery {
+    /// The queue it came from.
     pub queue: Queue,
-    /// Its id.
+    /// The message's id.
     pub id: String,
-    /// For which document.
-    pub to: String,
-    /// What is to be done, as JSON.
+    /// The id of the job or run that the message is about.
+    pub document_id: String,
+    /// The instruction, as JSON.
     pub body: String,
-    /// How often it was delivered. Only the latest taker may settle it.
+    /// How often it was delivered. Only the latest receiver may settle it.
     pub tries: u64,
 }
 
-/// What becomes of taken mail.
+/// How a delivery is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settle {
-    /// It is done with.
+pub enum Disposition {
+    /// The message is done and removed.
     Ack,
-    /// It is delivered again after this time.
-    Again(Duration),
+    /// The message is delivered again after this time.
+    Redeliver(Duration),
 }
 
-/// The engine under the plane.
+/// A store that can hold a plane.
 #[async_trait]
 pub trait PlaneStore: Send + Sync + fmt::Debug + 'static {
     /// Reads one document.
-    async fn read(&self, kind: Kind, id: &str) -> Result<Option<Doc>, Failure>;
+    async fn read(&self, kind: DocumentKind, id: &str) -> Result<Option<Document>, StoreError>;
 
-    /// Changes one document, if everything that the write names is as it says.
-    async fn write(&self, write: &Write) -> Result<Written, Failure>;
+    /// Applies one write if all its conditions hold.
+    async fn write(&self, write: &WriteRequest) -> Result<WriteResponse, StoreError>;
 
-    /// Looks for documents.
-    async fn list(&self, query: &Query) -> Result<Vec<Doc>, Failure>;
+    /// Lists the documents that match a query.
+    async fn list(&self, query: &DocumentQuery) -> Result<Vec<Document>, StoreError>;
 
-    /// Counts documents, due or not.
-    async fn count(&self, query: &Query) -> Result<u64, Failure>;
+    /// Counts the documents that match a query. Ignores its `due` condition and its limit.
+    async fn count(&self, query: &DocumentQuery) -> Result<u64, StoreError>;
 
-    /// The document brought by an idempotency key.
-    async fn by_key(&self, kind: Kind, key: &str) -> Result<Option<String>, Failure>;
+    /// The id of the document that was created with an idempotency key.
+    async fn find_id_by_key(&self, kind: DocumentKind, key: &str) -> Result<Option<String>, StoreError>;
 
     /// The events of a document, oldest first.
-    async fn history(&self, kind: Kind, id: &str) -> Result<Vec<Event>, Failure>;
+    async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError>;
 
-    /// Delivers up to `limit` messages that are due; unless settled, they are delivered again after `visible`.
-    async fn take(&self, queue: Queue, limit: usize, visible: Duration) -> Result<Vec<Taken>, Failure>;
+    /// Receives up to `limit` due messages. Unless settled, they are delivered again after the visibility
+    /// timeout.
+    async fn receive(
+        &self,
+        queue: Queue,
+        limit: usize,
+        visible: Duration,
+    ) -> Result<Vec<Delivery>, StoreError>;
 
-    /// Sends mail by itself. `false`: mail with this id is there already, waiting or taken, and stays as it is.
-    async fn send(&self, mail: &Mail) -> Result<bool, Failure>;
+    /// Sends a message on its own. `false`: a message with this id is queued or delivered already, and stays
+    /// unchanged.
+    async fn send(&self, message: &Message) -> Result<bool, StoreError>;
 
-    /// Settles mail. `false`: it was delivered to someone else since, or is gone; nothing was changed.
-    async fn settle(&self, taken: &Taken, settle: Settle) -> Result<bool, Failure>;
+    /// Settles a delivery. `false`: the message was delivered to another receiver since, or is gone; nothing
+    /// changed.
+    async fn settle(&self, taken: &Delivery, settle: Disposition) -> Result<bool, StoreError>;
 
-    /// Forgets documents in these states that were last written longer than `keep` ago, with their events. Answers
-    /// how many.
+    /// Deletes documents in these states that were last written longer than `keep` ago, with their events.
+    /// Returns how many.
     async fn purge(
         &self,
-        kind: Kind,
+        kind: DocumentKind,
         states: &[&'static str],
         keep: Duration,
         limit: usize,
-    ) -> Result<u64, Failure>;
+    ) -> Result<u64, StoreError>;
 }
 
-/// A store that everything shares.
+/// A store shared by all parts of a replica.
 pub type SharedPlaneStore = Arc<dyn PlaneStore>;

@@ -1,83 +1,86 @@
-//! The suite every plane store passes: one function per promise, one test per function and store.
+//! The conformance suite of plane stores: one function per guarantee, one test per function and store.
 //!
 //! ```text
 //! leasehold_plane::plane_store_suite!(my_store);   // my_store: async fn() -> (SharedPlaneStore, impl Sized)
 //! ```
 
+mod conditional_writes;
 mod documents;
-mod mail;
-mod writes;
+mod messages;
 
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
 use leasehold_core::{Fence, Name};
 
-pub use documents::{documents_are_found, every_write_is_one_event, old_documents_are_forgotten};
-pub use mail::{mail_comes_until_it_is_acknowledged, mail_goes_to_one_taker};
-pub use writes::{
+pub use conditional_writes::{
     a_new_document_is_there_once, a_repeated_write_changes_nothing, a_stale_fence_is_refused,
     a_state_follows_only_where_it_may, a_write_needs_the_version_it_saw, all_of_a_write_or_nothing,
     an_idempotency_key_brings_one_document, of_many_writers_one_wins,
 };
+pub use documents::{documents_are_found, every_write_is_one_event, old_documents_are_forgotten};
+pub use messages::{mail_comes_until_it_is_acknowledged, mail_goes_to_one_taker};
 
-use crate::store::{Entry, Kind, Mail, PlaneStore, Query, Queue, Refusal, Write, Written};
+use crate::store::{
+    DocumentKind, DocumentQuery, Message, PlaneStore, Queue, Revision, WriteRefusal, WriteRequest,
+    WriteResponse,
+};
 
-/// Longer than any store takes to let a short time pass.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than any store needs for a short delay to pass.
+const STORE_WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn entry(id: &str, state: &'static str) -> Entry {
-    Entry {
-        kind: Kind::Job,
+fn revision(id: &str, state: &'static str) -> Revision {
+    Revision {
+        kind: DocumentKind::Job,
         id: id.to_owned(),
         state,
         due_in: None,
-        shelf: "topic".into(),
+        index_key: "topic".into(),
         key: None,
         body: format!("{{\"of\":\"{id}\"}}"),
         event: format!("{{\"to\":\"{state}\"}}"),
     }
 }
 
-fn new(id: &str) -> Write {
-    Write {
+fn new_document(id: &str) -> WriteRequest {
+    WriteRequest {
         id: format!("new-{id}"),
-        entry: entry(id, "PENDING"),
-        expect: None,
-        from: Vec::new(),
+        revision: revision(id, "PENDING"),
+        expected_version: None,
+        allowed_states: Vec::new(),
         fence: None,
-        also: Vec::new(),
-        send: Vec::new(),
+        new_documents: Vec::new(),
+        messages: Vec::new(),
     }
 }
 
-/// From the state before, by the table of jobs.
-fn change(id: &str, seen: u64, from: &'static str, to: &'static str) -> Write {
-    Write {
+/// A write from one state to another. The caller chooses states that follow each other in the job table.
+fn change_state(id: &str, seen: u64, from: &'static str, to: &'static str) -> WriteRequest {
+    WriteRequest {
         id: format!("{id}-{seen}-{to}"),
-        entry: entry(id, to),
-        expect: Some(seen),
-        from: vec![from],
-        ..new(id)
+        revision: revision(id, to),
+        expected_version: Some(seen),
+        allowed_states: vec![from],
+        ..new_document(id)
     }
 }
 
-fn letter(id: &str) -> Mail {
-    Mail {
+fn message(id: &str) -> Message {
+    Message {
         queue: Queue::Jobs,
         id: id.to_owned(),
-        to: "a".into(),
+        document_id: "a".into(),
         body: "{}".into(),
         due_in: Duration::ZERO,
     }
 }
 
-fn query(states: &[&'static str]) -> Query {
-    Query {
-        kind: Kind::Job,
+fn query(states: &[&'static str]) -> DocumentQuery {
+    DocumentQuery {
+        kind: DocumentKind::Job,
         states: states.to_vec(),
-        due: false,
-        shelf: None,
+        due_only: false,
+        index_key: None,
         limit: 100,
     }
 }
@@ -86,33 +89,27 @@ fn fence(name: &str, number: u64) -> Option<(Name, Fence)> {
     Some((Name::new(name).unwrap(), Fence::new(number).unwrap()))
 }
 
-async fn done(store: &dyn PlaneStore, write: &Write) -> u64 {
+async fn write_applied(store: &dyn PlaneStore, write: &WriteRequest) -> u64 {
     match store.write(write).await.unwrap() {
-        Written::Done { version, .. } => version,
+        WriteResponse::Applied { version, .. } => version,
         other => panic!("{other:?}"),
     }
 }
 
-async fn refused(store: &dyn PlaneStore, write: &Write) -> Refusal {
+async fn write_refused(store: &dyn PlaneStore, write: &WriteRequest) -> WriteRefusal {
     match store.write(write).await.unwrap() {
-        Written::Refused(refusal) => refusal,
+        WriteResponse::Refused(refusal) => refusal,
         other => panic!("{other:?}"),
     }
 }
 
-async fn ids(store: &dyn PlaneStore, query: &Query) -> Vec<String> {
-    store
-        .list(query)
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|doc| doc.id)
-        .collect()
+async fn ids(store: &dyn PlaneStore, query: &DocumentQuery) -> Vec<String> {
+    store.list(query).await.unwrap().into_iter().map(|doc| doc.id).collect()
 }
 
-/// Asks until there is an answer.
+/// Polls until the closure returns a value.
 async fn eventually<T, F: Future<Output = Option<T>>>(ask: impl Fn() -> F) -> T {
-    let end = BootClock.now() + PATIENCE;
+    let end = BootClock.now() + STORE_WAIT_TIMEOUT;
     loop {
         if let Some(answer) = ask().await {
             return answer;
@@ -122,7 +119,8 @@ async fn eventually<T, F: Future<Output = Option<T>>>(ask: impl Fn() -> F) -> T 
     }
 }
 
-/// One test for each case, on the store that the function makes. What comes with it is kept until the end.
+/// Generates one test per case, on the store that the given function creates. The second value it returns
+/// (such as a temporary directory) lives until the end of the test.
 #[macro_export]
 macro_rules! plane_store_suite {
     ($make:path) => {

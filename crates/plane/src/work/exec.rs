@@ -1,148 +1,112 @@
-//! Commands: in a process group of their own, with the fence in their environment, dead before anyone else can start.
+//! Commands: each in its own process group, with the fence in its environment, dead before the lease ends.
 //!
-//! The future that runs a command owns its process group: dropping it (the hold was lost, the job was cancelled) kills
-//! the group. If the replica itself is stopped or killed, nobody drops anything; so a [`warden`] process
-//! stands between replica and command, is told each new deadline, and ends the group when the deadline passes or the
-//! replica is gone.
+//! The supervisor of `leasehold run` runs them: TERM, grace, KILL for the command and all its descendants,
+//! and a guardian process for the case that this replica is stopped or killed.
 
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use leasehold_core::Hold;
-use leasehold_core::clock::{BootClock, Clock, ClockExt};
-use rustix::process::{Pid, Signal, kill_process_group};
+use leasehold_supervise::{CommandEnd, CommandSpec, HeldCommand, Prepared, Streams};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{ChildStdin, Command};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio_util::sync::CancellationToken;
 
-use super::warden;
 use crate::job::Job;
+use crate::scheduler::ResourceHolds;
 
-/// What is kept of a command's output.
-const KEPT: usize = 16 * 1024;
+/// Only the end of a command's output is kept: the result is stored in the job's document.
+const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 
-/// How commands are run.
+/// Runs the commands of `exec` jobs.
 #[derive(Debug, Clone, Default)]
-pub struct Exec {
-    warden: Option<PathBuf>,
+pub struct CommandExecutor {
+    helper: Option<PathBuf>,
 }
 
-impl Exec {
-    /// Puts a warden before each command: `program __warden …`, which must end in [`warden::main`].
+impl CommandExecutor {
+    /// Gives each command a guardian process. For [`leasehold_supervise::HELPER_ARGUMENT`] the program must
+    /// call [`leasehold_supervise::helper_main`].
     #[must_use]
-    pub fn warden(program: impl Into<PathBuf>) -> Self {
-        Self {
-            warden: Some(program.into()),
-        }
+    pub fn with_guardian(program: impl Into<PathBuf>) -> Self {
+        Self { helper: Some(program.into()) }
     }
 
-    /// Runs the command to its end. Its output is the result; an exit code other than 0 is a failure.
+    /// Runs the command to its end, or until `stop` is cancelled. It returns when no process of the command
+    /// is left. The output is the result; a non-zero exit code is a failure.
     pub(crate) async fn run(
         &self,
         argv: &[String],
         hold: &Hold,
+        resources: &ResourceHolds,
         job: &Job,
-        resources: &Value,
+        grace: Duration,
+        stop: &CancellationToken,
     ) -> Result<Value, String> {
-        let (program, args) = argv.split_first().ok_or("the job names no command")?;
-        let mut command = match &self.warden {
-            Some(warden) => {
-                let mut command = Command::new(warden);
-                command
-                    .arg(warden::WORD)
-                    .arg(deadline(hold).to_string())
-                    .arg(program);
-                command
+        let program = argv.first().ok_or("the job names no command")?;
+        let spec = CommandSpec {
+            argv: argv.iter().map(Into::into).collect(),
+            environment: vec![
+                ("LEASEHOLD_JOB", (&job.id).into()),
+                ("LEASEHOLD_ATTEMPT", job.attempt.to_string().into()),
+                ("LEASEHOLD_PAYLOAD", job.spec.payload.to_string().into()),
+                ("LEASEHOLD_RESOURCES", resources.fences().to_string().into()),
+            ],
+            streams: Streams::Captured,
+            grace,
+            helper: self.helper.clone(),
+            sole: false,
+        };
+        let cannot_start = |error| format!("{program} cannot be started: {error}");
+        let held = match HeldCommand::prepare(&spec, hold, resources.holds()).await.map_err(cannot_start)? {
+            Prepared::Held(held) => held,
+            Prepared::Late(end) => return Err(describe_end(&end)),
+        };
+        let (supervised, mut controls) = held.start();
+        let (stdout, stderr) = (controls.stdout.take(), controls.stderr.take());
+        let mut work =
+            std::pin::pin!(async { tokio::join!(supervised.wait(), read_tail(stdout), read_tail(stderr)) });
+        let (ended, out, err) = loop {
+            tokio::select! {
+                ended = &mut work => break ended,
+                () = stop.cancelled() => {
+                    controls.stop();
+                    break work.await;
+                }
+                notice = controls.next_notice() => tracing::warn!(job = %job.id, "{notice}"),
             }
-            None => Command::new(program),
         };
-        command
-            .args(args)
-            .process_group(0)
-            .stdin(if self.warden.is_some() {
-                Stdio::piped()
-            } else {
-                Stdio::null()
-            })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .env("LEASEHOLD_JOB", &job.id)
-            .env("LEASEHOLD_ATTEMPT", job.attempt.to_string())
-            .env("LEASEHOLD_NAME", hold.name().as_str())
-            .env("LEASEHOLD_PAYLOAD", job.spec.payload.to_string())
-            .env("LEASEHOLD_RESOURCES", resources.to_string())
-            .env_remove("LEASEHOLD_FENCE");
-        if let Ok(fence) = hold.fence() {
-            command.env("LEASEHOLD_FENCE", fence.to_string());
+        match ended.map_err(|error| format!("{program}: {error}"))? {
+            CommandEnd::ByItself(status) if status.success() => Ok(json!({"exit": 0, "output": out})),
+            CommandEnd::ByItself(status) => {
+                let said = err.trim_end().lines().last().unwrap_or_default();
+                Err(format!("{status}: {said}"))
+            }
+            stopped => Err(describe_end(&stopped)),
         }
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("{program} cannot be started: {error}"))?;
-        let group = Group(child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)));
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let work = async { tokio::join!(child.wait(), tail(stdout), tail(stderr)) };
-        let ended = tokio::select! {
-            ended = work => ended,
-            never = tell(stdin, hold) => match never {},
-        };
-        let (status, out, err) = ended;
-        let status = status.map_err(|error| format!("{program} cannot be waited for: {error}"))?;
-        // What it left behind must not outlive its lease either.
-        drop(group);
-        if status.success() {
-            return Ok(json!({"exit": 0, "output": out}));
-        }
-        let said = err.trim_end().lines().last().unwrap_or_default().to_owned();
-        Err(format!("{status}: {said}"))
     }
 }
 
-/// When the hold ends if nobody renews it, on the boot clock.
-fn deadline(hold: &Hold) -> u64 {
-    // The clock first: so what is added up is never later than the true deadline.
-    let now = BootClock.now();
-    (now + hold.remaining()).as_nanos()
-}
-
-/// Tells the warden each new deadline. Never ends: it is dropped with the work.
-async fn tell(stdin: Option<ChildStdin>, hold: &Hold) -> std::convert::Infallible {
-    let Some(mut line) = stdin else {
-        return std::future::pending().await;
-    };
-    loop {
-        // A warden that is gone has taken the command with it; waiting for it says so.
-        let _ = line.write_all(format!("{}\n", deadline(hold)).as_bytes()).await;
-        let pause = (hold.remaining() / 8).clamp(Duration::from_millis(5), Duration::from_secs(1));
-        BootClock.sleep(pause).await;
+fn describe_end(end: &CommandEnd) -> String {
+    match end {
+        CommandEnd::ByItself(status) => status.to_string(),
+        CommandEnd::Stopped { reason, description } => format!("{reason}: the command {description}"),
     }
 }
 
-/// The last of what it says.
-async fn tail(from: Option<impl AsyncRead + Unpin>) -> String {
+/// Reads a stream to its end and returns the last part of it.
+async fn read_tail(from: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut from) = from else {
         return String::new();
     };
     let (mut kept, mut buffer) = (Vec::new(), vec![0; 8192]);
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         kept.extend_from_slice(buffer.get(..read).unwrap_or_default());
-        if kept.len() > 2 * KEPT {
-            kept.drain(..kept.len() - KEPT);
+        // Trimmed at twice the limit, so a chatty command does not move the buffer on every read.
+        if kept.len() > 2 * MAX_OUTPUT_BYTES {
+            kept.drain(..kept.len() - MAX_OUTPUT_BYTES);
         }
     }
-    let from = kept.len().saturating_sub(KEPT);
+    let from = kept.len().saturating_sub(MAX_OUTPUT_BYTES);
     String::from_utf8_lossy(kept.get(from..).unwrap_or_default()).into_owned()
-}
-
-/// A command's process group. Dropping it kills everyone in it.
-#[derive(Debug)]
-struct Group(Option<Pid>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // Who is gone already has got what was wanted.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
 }

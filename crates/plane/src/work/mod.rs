@@ -1,7 +1,6 @@
-//! How work is done: by a command, by a handler in this process, or by whoever the job is handed over to.
+//! How work is done: by a command, by a handler in this process, or by a pull worker.
 
 pub mod exec;
-pub mod warden;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,82 +12,82 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::job::Job;
-use exec::Exec;
+use exec::CommandExecutor;
 
-/// Work in this process. It is dropped where it stands when the hold is lost.
+/// Work in this process. Its future is dropped when the hold is lost.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Does the work. What it writes elsewhere should carry the hold's fence.
+    /// Does the work. External writes should carry the hold's fence.
     ///
     /// # Errors
-    /// The work failed, for this reason; it is tried again as the job says.
+    /// The work failed for this reason; the job's retry settings apply.
     async fn run(&self, hold: &Hold, job: &Job) -> Result<Value, String>;
 }
 
-/// Hands a dispatched job over to those who pull work.
+/// Announces a dispatched job to pull workers.
 #[async_trait]
 pub trait Publisher: Send + Sync + fmt::Debug + 'static {
-    /// Tells them. Called after DISPATCHED was written and only while the hold is good.
+    /// Announces the job. Called after DISPATCHED was written and only while the hold is valid.
     ///
     /// # Errors
-    /// Nobody was told: the job is rolled back and tried again.
+    /// The job was not announced: it is rolled back and dispatched again later.
     async fn publish(&self, hold: &Hold, job: &Job) -> Result<(), String>;
 }
 
-/// Wakes the workers that wait in this process. A hint: those elsewhere find the job at their next look.
+/// Wakes the workers that wait in this process. Only a hint: other workers find the job by polling.
 #[derive(Debug, Clone, Default)]
-pub struct Bell(pub Arc<Notify>);
+pub struct Notifier(pub Arc<Notify>);
 
 #[async_trait]
-impl Publisher for Bell {
+impl Publisher for Notifier {
     async fn publish(&self, _hold: &Hold, _job: &Job) -> Result<(), String> {
         self.0.notify_waiters();
         Ok(())
     }
 }
 
-/// What this replica can do.
+/// The executors of one replica, which decide what work it can do.
 #[derive(Clone)]
-pub struct Works {
+pub struct Executors {
     pub(crate) handlers: BTreeMap<String, Arc<dyn Handler>>,
     pub(crate) publisher: Arc<dyn Publisher>,
-    pub(crate) exec: Option<Exec>,
+    pub(crate) exec: Option<CommandExecutor>,
 }
 
-impl Default for Works {
+impl Default for Executors {
     fn default() -> Self {
         Self {
             handlers: BTreeMap::new(),
-            publisher: Arc::new(Bell::default()),
-            exec: Some(Exec::default()),
+            publisher: Arc::new(Notifier::default()),
+            exec: Some(CommandExecutor::default()),
         }
     }
 }
 
-impl Works {
-    /// With this handler for a topic.
+impl Executors {
+    /// Adds a handler for a topic.
     #[must_use]
     pub fn handler(mut self, topic: &str, handler: impl Handler) -> Self {
         self.handlers.insert(topic.to_owned(), Arc::new(handler));
         self
     }
 
-    /// With this way to hand pull jobs over.
+    /// Replaces the publisher of pull jobs.
     #[must_use]
     pub fn publisher(mut self, publisher: Arc<dyn Publisher>) -> Self {
         self.publisher = publisher;
         self
     }
 
-    /// With this way to run commands; none refuses them.
+    /// Replaces the executor of commands; with `None` this replica runs no commands.
     #[must_use]
-    pub fn exec(mut self, exec: Option<Exec>) -> Self {
+    pub fn exec(mut self, exec: Option<CommandExecutor>) -> Self {
         self.exec = exec;
         self
     }
 }
 
-impl fmt::Debug for Works {
+impl fmt::Debug for Executors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Works")
             .field("topics", &self.handlers.keys())

@@ -1,43 +1,43 @@
-//! A run taken further: pure, so that every history of results, repetitions and delays can be tried.
+//! Advances a run as a pure function, so tests can try every history of results, repetitions and delays.
 //!
 //! ```text
-//! Progress::new(run) -> feed(input)* -> settle() -> Advance { run, jobs to make, jobs to call off, when to look again }
+//! Progress::new(run) -> apply_input(input)* -> finish() -> RunChange { run, jobs, cancel_jobs, wake_in, … }
 //! ```
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::doc::StepWork;
+use super::definition::StepWork;
 use super::run::{Run, RunState, StepRun, StepStatus};
 use crate::job::{Job, Parent};
-use crate::store::memory::later;
+use crate::store::memory::add_to_millis;
 
-/// What happens to a run.
+/// An input to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Input {
-    /// It begins.
+pub enum RunInput {
+    /// The run begins.
     Start,
     /// The job of a step has ended.
     Result {
-        /// Which step.
+        /// The step's id.
         step: String,
-        /// Which attempt at it.
+        /// The attempt that ended; a result of an earlier attempt is ignored.
         attempt: u32,
-        /// How: `None` for well.
+        /// The reason of a failure; `None` for success.
         failed: Option<String>,
     },
     /// Time has passed.
     Tick,
-    /// Someone calls it off.
+    /// A client cancels the run.
     Cancel {
-        /// Why.
+        /// The client's reason.
         why: String,
     },
-    /// Someone wants it again, from a step on.
+    /// A client runs an ended run again, from a step on.
     Rerun {
-        /// Which.
+        /// The first step to run again; all steps that depend on it follow.
         from: String,
     },
 }
@@ -45,207 +45,190 @@ pub enum Input {
 /// Why an input changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Dropped {
-    /// The run is over.
+pub enum IgnoredInput {
+    /// The run has ended.
     RunEnded,
-    /// The step has ended already: a repetition.
+    /// The step has ended already, so the result is a repetition.
     StepEnded {
-        /// Which.
+        /// The step's id.
         step: String,
     },
-    /// It is about an earlier attempt at the step.
+    /// The result belongs to an earlier attempt of the step.
     StaleAttempt {
-        /// Which.
+        /// The step's id.
         step: String,
     },
     /// The run has no such step.
     NoSuchStep {
-        /// Which.
+        /// The step id that was given.
         step: String,
     },
-    /// A run that is under way cannot be rerun.
+    /// The run has not ended and cannot be rerun.
     StillRunning,
 }
 
-/// A run on its way from one version to the next.
+/// A run between two versions: inputs are applied, nothing is written yet.
 #[derive(Debug)]
 pub struct Progress {
     run: Run,
-    moved: Map<String, Value>,
-    call_off: Vec<String>,
-    why: Vec<String>,
+    changed_steps: Map<String, Value>,
+    cancel_jobs: Vec<String>,
+    reasons: Vec<String>,
 }
 
-/// What is to be written.
+/// The change of a run, to be written in one step.
 #[derive(Debug)]
-pub struct Advance {
-    /// The run afterwards.
+pub struct RunChange {
+    /// The run after the change.
     pub run: Run,
-    /// Jobs that begin with this write.
+    /// Jobs that this write creates.
     pub jobs: Vec<Job>,
-    /// Jobs that are not wanted any more.
-    pub call_off: Vec<String>,
-    /// When time will have made a difference.
+    /// Ids of jobs that this write requests to cancel.
+    pub cancel_jobs: Vec<String>,
+    /// Time until the earliest delay step is over.
     pub wake_in: Option<Duration>,
-    /// Which steps moved, and to what; nothing is to be written if this is empty and the state stayed.
-    pub moved: Map<String, Value>,
-    /// Why, for the event.
-    pub why: String,
+    /// The steps that changed, with their new status, for the event.
+    pub changed_steps: Map<String, Value>,
+    /// The reasons of the inputs, for the event.
+    pub reason: String,
 }
 
 impl Progress {
-    /// From the run as it was read.
+    /// Starts from the run as read.
     #[must_use]
     pub fn new(run: Run) -> Self {
-        Self {
-            run,
-            moved: Map::new(),
-            call_off: Vec::new(),
-            why: Vec::new(),
-        }
+        Self { run, changed_steps: Map::new(), cancel_jobs: Vec::new(), reasons: Vec::new() }
     }
 
-    /// The run as it is so far.
+    /// The run with the inputs so far.
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// Takes one input.
+    /// Applies one input.
     ///
     /// # Errors
-    /// It changes nothing, for this reason.
-    pub fn feed(&mut self, input: &Input) -> Result<(), Dropped> {
+    /// The input changes nothing, for this reason.
+    pub fn apply_input(&mut self, input: &RunInput) -> Result<(), IgnoredInput> {
         match input {
-            Input::Start => self.running("started"),
-            Input::Tick => self.running("time has passed"),
-            Input::Result {
-                step,
-                attempt,
-                failed,
-            } => self.result(step, *attempt, failed.as_deref()),
-            Input::Cancel { why } => self.cancel(why),
-            Input::Rerun { from } => self.rerun(from),
+            RunInput::Start => self.mark_running("started"),
+            RunInput::Tick => self.mark_running("time has passed"),
+            RunInput::Result { step, attempt, failed } => {
+                self.apply_result(step, *attempt, failed.as_deref())
+            }
+            RunInput::Cancel { why } => self.cancel(why),
+            RunInput::Rerun { from } => self.rerun(from),
         }
     }
 
-    fn running(&mut self, why: &str) -> Result<(), Dropped> {
-        if self.run.state.ended() {
-            return Err(Dropped::RunEnded);
+    fn mark_running(&mut self, why: &str) -> Result<(), IgnoredInput> {
+        if self.run.state.is_terminal() {
+            return Err(IgnoredInput::RunEnded);
         }
         if self.run.state == RunState::Pending {
             self.run.state = RunState::Running;
         }
-        self.why.push(why.to_owned());
+        self.reasons.push(why.to_owned());
         Ok(())
     }
 
-    fn result(&mut self, step: &str, attempt: u32, failed: Option<&str>) -> Result<(), Dropped> {
+    fn apply_result(&mut self, step: &str, attempt: u32, failed: Option<&str>) -> Result<(), IgnoredInput> {
         let named = || step.to_owned();
         let Some(at) = self.run.steps.get(step) else {
-            return Err(Dropped::NoSuchStep { step: named() });
+            return Err(IgnoredInput::NoSuchStep { step: named() });
         };
         if at.attempt != attempt {
-            return Err(Dropped::StaleAttempt { step: named() });
+            return Err(IgnoredInput::StaleAttempt { step: named() });
         }
-        // Before the run's end: a repetition is one whether or not the run is over by now.
+        // Checked before the run's state: a repeated result counts as one also after the run has ended.
         if matches!(at.status, StepStatus::Done | StepStatus::Failed) {
-            return Err(Dropped::StepEnded { step: named() });
+            return Err(IgnoredInput::StepEnded { step: named() });
         }
-        if self.run.state.ended() || at.status != StepStatus::Running {
-            return Err(Dropped::RunEnded);
+        if self.run.state.is_terminal() || at.status != StepStatus::Running {
+            return Err(IgnoredInput::RunEnded);
         }
         let (status, why) = match failed {
             None => (StepStatus::Done, None),
             Some(why) => (StepStatus::Failed, Some(why.to_owned())),
         };
-        self.why.push(format!("step {step} ended"));
-        self.set(step, status, why);
+        self.reasons.push(format!("step {step} ended"));
+        self.set_status(step, status, why);
         Ok(())
     }
 
-    fn cancel(&mut self, why: &str) -> Result<(), Dropped> {
-        if self.run.state.ended() {
-            return Err(Dropped::RunEnded);
+    fn cancel(&mut self, why: &str) -> Result<(), IgnoredInput> {
+        if self.run.state.is_terminal() {
+            return Err(IgnoredInput::RunEnded);
         }
         let open: Vec<_> = self
             .run
             .steps
             .iter()
-            .filter(|(_, step)| !step.status.ended())
+            .filter(|(_, step)| !step.status.is_terminal())
             .map(|(id, step)| (id.clone(), step.status, step.job.clone()))
             .collect();
         for (id, status, job) in open {
+            // Only a running step has a job to cancel; a waiting or delayed one has none.
             if status == StepStatus::Running {
-                self.call_off.extend(job);
+                self.cancel_jobs.extend(job);
             }
-            self.set(&id, StepStatus::Cancelled, Some(why.to_owned()));
+            self.set_status(&id, StepStatus::Cancelled, Some(why.to_owned()));
         }
         self.run.state = RunState::Cancelled;
-        self.why.push(format!("cancelled: {why}"));
+        self.reasons.push(format!("cancelled: {why}"));
         Ok(())
     }
 
-    fn rerun(&mut self, from: &str) -> Result<(), Dropped> {
+    fn rerun(&mut self, from: &str) -> Result<(), IgnoredInput> {
         if self.run.workflow.step(from).is_none() {
-            return Err(Dropped::NoSuchStep {
-                step: from.to_owned(),
-            });
+            return Err(IgnoredInput::NoSuchStep { step: from.to_owned() });
         }
-        if !self.run.state.ended() {
-            return Err(Dropped::StillRunning);
+        if !self.run.state.is_terminal() {
+            return Err(IgnoredInput::StillRunning);
         }
-        let again: Vec<_> = self
-            .run
-            .workflow
-            .downstream(from)
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let again: Vec<_> = self.run.workflow.downstream(from).into_iter().map(str::to_owned).collect();
         for id in again {
-            self.set(&id, StepStatus::Waiting, None);
+            self.set_status(&id, StepStatus::Waiting, None);
         }
         self.run.state = RunState::Running;
-        self.why.push(format!("rerun from {from}"));
+        self.reasons.push(format!("rerun from {from}"));
         Ok(())
     }
 
-    fn set(&mut self, step: &str, status: StepStatus, why: Option<String>) {
+    fn set_status(&mut self, step: &str, status: StepStatus, why: Option<String>) {
         let Some(at) = self.run.steps.get_mut(step) else {
             return;
         };
         at.status = status;
         at.why = why;
         at.due = None;
-        self.moved
-            .insert(step.to_owned(), json!({"to": status, "attempt": at.attempt}));
+        self.changed_steps.insert(step.to_owned(), json!({"to": status, "attempt": at.attempt}));
     }
 
-    /// Begins what can begin, ends what has ended.
+    /// Begins all steps that can begin, ends the run if all steps have ended, and returns the change.
     #[must_use]
-    pub fn settle(mut self) -> Advance {
+    pub fn finish(mut self) -> RunChange {
         let mut jobs = Vec::new();
         if self.run.state == RunState::Running {
-            // One step's end can be the next one's beginning: until nothing moves any more.
-            while self.pass(&mut jobs) {}
-            self.end();
+            // The end of one step can let the next begin, so passes repeat until nothing changes.
+            while self.advance_steps(&mut jobs) {}
+            self.end_if_done();
         }
         let now = self.run.now;
         let dues = self.run.steps.values().filter_map(|step| step.due);
-        let wake_in = dues
-            .min()
-            .map(|due| Duration::from_millis(due.saturating_sub(now)));
-        Advance {
-            wake_in: wake_in.filter(|_| !self.run.state.ended()),
+        let wake_in = dues.min().map(|due| Duration::from_millis(due.saturating_sub(now)));
+        RunChange {
+            wake_in: wake_in.filter(|_| !self.run.state.is_terminal()),
             jobs,
-            call_off: self.call_off,
-            moved: self.moved,
-            why: self.why.join("; "),
+            cancel_jobs: self.cancel_jobs,
+            changed_steps: self.changed_steps,
+            reason: self.reasons.join("; "),
             run: self.run,
         }
     }
 
-    fn pass(&mut self, jobs: &mut Vec<Job>) -> bool {
+    fn advance_steps(&mut self, jobs: &mut Vec<Job>) -> bool {
         let mut moved = false;
         for step in self.run.workflow.steps.clone() {
             let Some(at) = self.run.steps.get(&step.id).cloned() else {
@@ -255,22 +238,21 @@ impl Progress {
                 self.run
                     .steps
                     .get(need)
+                    // An unknown need counts as skipped: a definition without that step can never satisfy it.
                     .map_or(StepStatus::Skipped, |step| step.status)
             };
             let needs: Vec<_> = step.needs.iter().map(of).collect();
             match at.status {
                 StepStatus::Delayed if at.due.is_some_and(|due| due <= self.run.now) => {
-                    self.set(&step.id, StepStatus::Done, None);
+                    self.set_status(&step.id, StepStatus::Done, None);
                 }
                 StepStatus::Waiting if needs.iter().all(|need| *need == StepStatus::Done) => {
-                    jobs.extend(self.begin(&step.id, &step.work, at));
+                    jobs.extend(self.begin_step(&step.id, &step.work, at));
                 }
-                StepStatus::Waiting if needs.iter().any(|need| need.ended() && *need != StepStatus::Done) => {
-                    self.set(
-                        &step.id,
-                        StepStatus::Skipped,
-                        Some("what it needs was not done".into()),
-                    );
+                StepStatus::Waiting
+                    if needs.iter().any(|need| need.is_terminal() && *need != StepStatus::Done) =>
+                {
+                    self.set_status(&step.id, StepStatus::Skipped, Some("what it needs was not done".into()));
                 }
                 _ => continue,
             }
@@ -279,7 +261,8 @@ impl Progress {
         moved
     }
 
-    fn begin(&mut self, id: &str, work: &StepWork, at: StepRun) -> Option<Job> {
+    fn begin_step(&mut self, id: &str, work: &StepWork, at: StepRun) -> Option<Job> {
+        // A new number for each begin, so results of the job before a rerun are recognised as stale.
         let attempt = at.attempt + 1;
         let job = self.job(id, attempt);
         let now = self.run.now;
@@ -293,50 +276,37 @@ impl Progress {
         };
         if let StepWork::Delay(span) = work {
             entry.status = StepStatus::Delayed;
-            entry.due = Some(later(now, span.0));
+            entry.due = Some(add_to_millis(now, span.0));
         }
-        self.moved
-            .insert(id.to_owned(), json!({"to": entry.status, "attempt": attempt}));
+        self.changed_steps.insert(id.to_owned(), json!({"to": entry.status, "attempt": attempt}));
         job
     }
 
-    /// The job of an attempt at a step: the same one, however often it is asked for.
     fn job(&self, id: &str, attempt: u32) -> Option<Job> {
-        job_of(&self.run, id, attempt)
+        job_of_attempt(&self.run, id, attempt)
     }
 
-    fn end(&mut self) {
-        if !self.run.steps.values().all(|step| step.status.ended()) {
+    fn end_if_done(&mut self) {
+        if !self.run.steps.values().all(|step| step.status.is_terminal()) {
             return;
         }
-        let failed = self
-            .run
-            .steps
-            .values()
-            .any(|step| step.status != StepStatus::Done);
-        self.run.state = if failed {
-            RunState::Failed
-        } else {
-            RunState::Succeeded
-        };
-        self.why.push("every step has ended".into());
+        let failed = self.run.steps.values().any(|step| step.status != StepStatus::Done);
+        self.run.state = if failed { RunState::Failed } else { RunState::Succeeded };
+        self.reasons.push("every step has ended".into());
     }
 }
 
-/// The job that an attempt at a step is, or would be.
-pub(crate) fn job_of(run: &Run, step: &str, attempt: u32) -> Option<Job> {
-    let mut spec = run.workflow.step(step)?.job(&run.workflow.class, &run.org)?;
+/// The job of one attempt of a step. The same arguments always give the same job.
+pub(crate) fn job_of_attempt(run: &Run, step: &str, attempt: u32) -> Option<Job> {
+    let mut spec = run.workflow.step(step)?.job_spec(&run.workflow.class, &run.org)?;
     let id = run.job_id(step, attempt);
     spec.id = Some(id.clone());
+    // Id and key follow from run, step and attempt, so a repeated begin creates no second job.
     spec.key = Some(format!("run/{}/{step}/{attempt}", run.id));
     spec.labels.insert("run".into(), run.id.clone());
     if spec.payload.is_null() {
         spec.payload = run.input.clone();
     }
-    let parent = Parent {
-        run: run.id.clone(),
-        step: step.to_owned(),
-        attempt,
-    };
+    let parent = Parent { run: run.id.clone(), step: step.to_owned(), attempt };
     Some(Job::new(id, spec, Some(parent)))
 }

@@ -1,321 +1,287 @@
-//! What people ask of workflows: put one there, start a run, look at it, call it off, run it again from a step.
+//! The client API of workflows: define one, start a run, read it, cancel it, run it again from a step.
 
 use std::time::Duration;
 
 use leasehold_core::{Hold, Name};
+use leasehold_wire::ErrorCode;
 use serde_json::{Value, json};
 
-use super::doc::Workflow;
-use super::engine::{mail, run_entry};
+use super::definition::Workflow;
+use super::engine::{run_message, run_revision};
 use super::run::{Run, RunState};
 use crate::error::PlaneError;
 use crate::plane::Plane;
-use crate::scheduler::guarded;
-use crate::store::{Entry, Event, Kind, Query, Refusal, Write, Written};
+use crate::scheduler::while_held;
+use crate::store::{
+    DocumentEvent, DocumentKind, DocumentQuery, Revision, WriteRefusal, WriteRequest, WriteResponse,
+};
 
-/// A run to be started.
+/// A request to start a run.
 #[derive(Debug, Clone, Default)]
-pub struct StartRun {
-    /// Of which workflow.
+pub struct StartRunRequest {
+    /// The workflow's name.
     pub workflow: String,
-    /// Its id; made up if not given.
+    /// The run's id; generated if not given.
     pub id: Option<String>,
-    /// Whose it is; `default` if empty.
+    /// The organisation it belongs to; `default` if empty.
     pub org: String,
-    /// What its jobs should know.
+    /// Input of its jobs.
     pub input: Value,
-    /// Another start with the same key is the same run.
+    /// Idempotency key: another start with the same key returns the same run.
     pub key: Option<String>,
 }
 
-/// What came of a start.
+/// The response to a start.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Started {
-    /// The run.
+pub struct StartRunResponse {
+    /// The run, as read back from the store.
     pub run: Run,
-    /// It had been started before, with the same id or key.
+    /// A run with the same id or key existed already; this start changed nothing.
     pub repeated: bool,
 }
 
-/// Under which class definitions are changed.
-const DEFINING: &str = "workflow-critical";
+// Definitions must not change under a local-only hold, so the class is a fail-closed one.
+const DEFINITION_CLASS: &str = "workflow-critical";
 
 impl Plane {
-    /// Puts a workflow there, or its next version. Runs under way keep the version they began with.
+    /// Stores a workflow, or its next version. Runs in progress keep the version they began with.
     ///
     /// # Errors
-    /// Someone else changes it at this moment, or no answer.
+    /// Another client is changing the workflow, or the store did not respond.
     pub async fn apply_workflow(&self, workflow: &Workflow) -> Result<u64, PlaneError> {
         let name = Name::new(&format!("workflow:{}", workflow.name))?;
-        let hold = self
-            .ledger
-            .lock(DEFINING, name, Some(Duration::from_secs(2)))
-            .await?;
+        let hold = self.writer.lock(DEFINITION_CLASS, name, Some(Duration::from_secs(2))).await?;
         let apply = async {
-            let there = self
-                .ledger
-                .call(self.ledger.store.read(Kind::Workflow, &workflow.name))
-                .await?;
+            let there =
+                self.writer.call(self.writer.store.read(DocumentKind::Workflow, &workflow.name)).await?;
             let body = serde_json::to_string(workflow).unwrap_or_default();
+            // Applying an unchanged file must not make a new version.
             if let Some(same) = there.as_ref().filter(|doc| doc.body == body) {
                 return Ok(same.version);
             }
-            let write = Write {
-                id: self.ledger.fresh_id(),
-                entry: Entry {
-                    kind: Kind::Workflow,
+            let write = WriteRequest {
+                id: self.writer.new_id(),
+                revision: Revision {
+                    kind: DocumentKind::Workflow,
                     id: workflow.name.clone(),
                     state: "ACTIVE",
                     due_in: None,
-                    shelf: String::new(),
+                    index_key: String::new(),
                     key: None,
                     body,
-                    event: json!({"by": self.ledger.me(), "why": "applied"}).to_string(),
+                    event: json!({"by": self.writer.holder_name(), "why": "applied"}).to_string(),
                 },
-                expect: there.map(|doc| doc.version),
-                from: vec!["ACTIVE"],
+                expected_version: there.map(|doc| doc.version),
+                allowed_states: vec!["ACTIVE"],
                 fence: None,
-                also: Vec::new(),
-                send: Vec::new(),
+                new_documents: Vec::new(),
+                messages: Vec::new(),
             };
-            Ok(self.ledger.commit(&hold, write).await?.0)
+            Ok(self.writer.commit(&hold, write).await?.0)
         };
-        let out = guarded(&hold, apply).await;
+        let out = while_held(&hold, apply).await;
         hold.release().await;
         out
     }
 
-    /// A workflow's definition.
+    /// Reads a workflow's definition.
     ///
     /// # Errors
-    /// There is none, or no answer.
+    /// The workflow does not exist, or the store did not respond.
     pub async fn workflow(&self, name: &str) -> Result<Workflow, PlaneError> {
-        let doc = self
-            .ledger
-            .call(self.ledger.store.read(Kind::Workflow, name))
-            .await?;
-        let doc = doc.ok_or_else(|| PlaneError::NotFound {
-            kind: "workflow",
-            id: name.to_owned(),
-        })?;
+        let doc = self.writer.call(self.writer.store.read(DocumentKind::Workflow, name)).await?;
+        let doc = doc.ok_or_else(|| PlaneError::NotFound { kind: "workflow", id: name.to_owned() })?;
         let bad =
-            |error: serde_json::Error| leasehold_core::Invalid::new("workflow", name, error.to_string());
+            |error: serde_json::Error| leasehold_core::InvalidInput::new("workflow", name, error.to_string());
         Ok(serde_json::from_str(&doc.body).map_err(bad)?)
     }
 
-    /// Starts a run, if the organisation may have one more.
+    /// Starts a run if the organisation's limit allows one more.
     ///
     /// # Errors
-    /// No such workflow or class; the limit is reached; the gate could not be asked; no answer.
-    pub async fn start(&self, start: StartRun) -> Result<Started, PlaneError> {
+    /// Unknown workflow or class; the limit is reached; the admission lock is busy or unavailable; the store
+    /// did not respond.
+    pub async fn start_run(&self, start: StartRunRequest) -> Result<StartRunResponse, PlaneError> {
         let workflow = self.workflow(&start.workflow).await?;
-        let now = self.ledger.locks.clock().now();
-        self.ledger.locks.policies().class(&workflow.class, now)?;
-        let org = if start.org.is_empty() {
-            "default".to_owned()
-        } else {
-            start.org
-        };
-        let id = start.id.unwrap_or_else(|| self.ledger.fresh_id());
-        crate::ledger::run_lock(&id)?;
+        let now = self.writer.locks.clock().now();
+        // The class may have left the policy file since the workflow was defined.
+        self.writer.locks.policies().class(&workflow.class, now)?;
+        let org = if start.org.is_empty() { "default".to_owned() } else { start.org };
+        let id = start.id.unwrap_or_else(|| self.writer.new_id());
+        // Only checks that the id can be part of a lock name; the engine locks the run later.
+        crate::fenced_writer::run_lock_name(&id)?;
         let run = Run::new(id, workflow, org, start.input);
-        let event = json!({"to": run.state, "by": self.ledger.me(), "why": "started"});
-        let write = Write {
-            id: self.ledger.fresh_id(),
-            entry: Entry {
-                key: start.key,
-                ..run_entry(&run, None, &event)
-            },
-            expect: None,
-            from: Vec::new(),
+        let event = json!({"to": run.state, "by": self.writer.holder_name(), "why": "started"});
+        let write = WriteRequest {
+            id: self.writer.new_id(),
+            revision: Revision { key: start.key, ..run_revision(&run, None, &event) },
+            expected_version: None,
+            allowed_states: Vec::new(),
             fence: None,
-            also: Vec::new(),
-            send: vec![mail(
+            new_documents: Vec::new(),
+            messages: vec![run_message(
                 &run.id,
                 &format!("start:{}", run.id),
                 &json!({"verb": "start"}),
                 Duration::ZERO,
             )],
         };
-        let made = match self.ledger.settings.admission {
+        let made = match self.writer.settings.max_runs_per_org {
             Some(limit) => self.admit(&run, write, limit).await,
-            None => self.ledger.write_new(&write).await,
+            None => self.writer.create_document(&write).await,
         };
         match made {
-            Ok(repeated) => Ok(Started {
-                run: self.ledger.run(&run.id).await?,
-                repeated,
-            }),
-            Err(PlaneError::Refused(Refusal::Exists)) => self.started_before(&run.id, &run).await,
-            Err(PlaneError::Refused(Refusal::Key { id })) => self.started_before(&id, &run).await,
+            Ok(repeated) => Ok(StartRunResponse { run: self.writer.run(&run.id).await?, repeated }),
+            Err(PlaneError::Refused(WriteRefusal::Exists)) => self.existing_run(&run.id, &run).await,
+            Err(PlaneError::Refused(WriteRefusal::KeyInUse { id })) => self.existing_run(&id, &run).await,
             Err(error) => Err(error),
         }
     }
 
-    async fn started_before(&self, id: &str, wanted: &Run) -> Result<Started, PlaneError> {
-        let run = self.ledger.run(id).await?;
+    async fn existing_run(&self, id: &str, wanted: &Run) -> Result<StartRunResponse, PlaneError> {
+        let run = self.writer.run(id).await?;
         if run.workflow.name != wanted.workflow.name {
             return Err(PlaneError::Conflict {
-                code: "different_run",
-                what: format!(
-                    "run {id} has this id or key already and is one of {}",
-                    run.workflow.name
-                ),
+                code: ErrorCode::DifferentRun,
+                what: format!("run {id} has this id or key already and is one of {}", run.workflow.name),
             });
         }
-        Ok(Started { run, repeated: true })
+        Ok(StartRunResponse { run, repeated: true })
     }
 
-    /// The gate: count and start are one step under the organisation's lock, so that a limit is a limit.
-    async fn admit(&self, run: &Run, write: Write, limit: u64) -> Result<bool, PlaneError> {
+    // Count and start happen under one lock per organisation. Otherwise two starts could both see the
+    // last free place.
+    async fn admit(&self, run: &Run, write: WriteRequest, limit: u64) -> Result<bool, PlaneError> {
         let name = Name::new(&format!("admission:{}", run.org))?;
-        let hold = match self.ledger.lock("admission", name, None).await {
-            Err(PlaneError::Busy {
-                busy, retry_after, ..
-            }) => {
-                return Err(PlaneError::Busy {
-                    code: "admission_busy",
-                    busy,
-                    retry_after,
-                });
+        let hold = match self.writer.lock("admission", name, None).await {
+            Err(PlaneError::Busy { busy, retry_after, .. }) => {
+                return Err(PlaneError::Busy { code: ErrorCode::AdmissionBusy, busy, retry_after });
             }
             other => other?,
         };
-        let out = guarded(&hold, self.admit_under(&hold, run, write, limit)).await;
+        let out = while_held(&hold, self.admit_locked(&hold, run, write, limit)).await;
         hold.release().await;
         out
     }
 
-    async fn admit_under(
+    async fn admit_locked(
         &self,
         hold: &Hold,
         run: &Run,
-        write: Write,
+        write: WriteRequest,
         limit: u64,
     ) -> Result<bool, PlaneError> {
-        let query = Query {
-            kind: Kind::Run,
-            states: vec![RunState::Pending.word(), RunState::Running.word()],
-            due: false,
-            shelf: Some(run.org.clone()),
+        let query = DocumentQuery {
+            kind: DocumentKind::Run,
+            states: vec![RunState::Pending.as_str(), RunState::Running.as_str()],
+            due_only: false,
+            index_key: Some(run.org.clone()),
             limit: 0,
         };
-        let running = self.ledger.call(self.ledger.store.count(&query)).await?;
+        let running = self.writer.call(self.writer.store.count(&query)).await?;
         if running >= limit {
-            // Whoever says again what was admitted is answered with it, not with the limit.
-            let store = &self.ledger.store;
-            if self.ledger.call(store.read(Kind::Run, &run.id)).await?.is_some() {
-                return Err(Refusal::Exists.into());
+            // A repeated start of a run that was admitted gets that run, not the limit error.
+            let store = &self.writer.store;
+            if self.writer.call(store.read(DocumentKind::Run, &run.id)).await?.is_some() {
+                return Err(WriteRefusal::Exists.into());
             }
-            if let Some(key) = &write.entry.key
-                && let Some(id) = self.ledger.call(store.by_key(Kind::Run, key)).await?
+            if let Some(key) = &write.revision.key
+                && let Some(id) = self.writer.call(store.find_id_by_key(DocumentKind::Run, key)).await?
             {
-                return Err(Refusal::Key { id }.into());
+                return Err(WriteRefusal::KeyInUse { id }.into());
             }
-            return Err(PlaneError::Limit {
-                org: run.org.clone(),
-                running,
-                limit,
-            });
+            return Err(PlaneError::LimitReached { org: run.org.clone(), running, limit });
         }
-        self.ledger.commit(hold, write).await.map(|_| false)
+        self.writer.commit(hold, write).await.map(|_| false)
     }
 
     /// Reads a run.
     ///
     /// # Errors
-    /// There is none, or no answer.
+    /// The run does not exist, or the store did not respond.
     pub async fn run(&self, id: &str) -> Result<Run, PlaneError> {
-        self.ledger.run(id).await
+        self.writer.run(id).await
     }
 
-    /// A run's timeline, oldest first.
+    /// The events of a run, oldest first.
     ///
     /// # Errors
-    /// No answer.
-    pub async fn timeline(&self, id: &str) -> Result<Vec<Event>, PlaneError> {
-        Ok(self.ledger.call(self.ledger.store.history(Kind::Run, id)).await?)
+    /// The store did not respond.
+    pub async fn run_history(&self, id: &str) -> Result<Vec<DocumentEvent>, PlaneError> {
+        Ok(self.writer.call(self.writer.store.history(DocumentKind::Run, id)).await?)
     }
 
-    /// Runs in these states; all if none is named.
+    /// Runs in these states; all states if none is given.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not respond.
     pub async fn runs(&self, states: &[RunState], limit: usize) -> Result<Vec<Run>, PlaneError> {
         let states = if states.is_empty() { &RunState::ALL } else { states };
-        let query = Query {
-            kind: Kind::Run,
-            states: states.iter().map(|state| state.word()).collect(),
-            due: false,
-            shelf: None,
+        let query = DocumentQuery {
+            kind: DocumentKind::Run,
+            states: states.iter().map(|state| state.as_str()).collect(),
+            due_only: false,
+            index_key: None,
             limit,
         };
-        let docs = self.ledger.call(self.ledger.store.list(&query)).await?;
+        let docs = self.writer.call(self.writer.store.list(&query)).await?;
         docs.iter().map(|doc| Ok(Run::read(doc)?)).collect()
     }
 
-    /// Calls a run off. The engine does it; said twice, it counts once.
+    /// Requests the cancellation of a run, which the engine performs. A repeated request changes nothing.
     ///
     /// # Errors
-    /// `terminal`: it has ended. Or there is none, or no answer.
+    /// `terminal`: the run has ended. Or it does not exist, or the store did not respond.
     pub async fn cancel_run(&self, id: &str, why: &str) -> Result<Run, PlaneError> {
-        let run = self.ledger.run(id).await?;
-        if run.state.ended() {
+        let run = self.writer.run(id).await?;
+        if run.state.is_terminal() {
             return Err(PlaneError::Conflict {
-                code: "terminal",
+                code: ErrorCode::Terminal,
                 what: format!("run {id} has ended as {}", run.state),
             });
         }
-        self.ask(
-            id,
-            &format!("cancel:{id}"),
-            &json!({"verb": "cancel", "why": why}),
-        )
-        .await?;
+        self.send_to_engine(id, &format!("cancel:{id}"), &json!({"verb": "cancel", "why": why})).await?;
         Ok(run)
     }
 
-    /// Runs an ended run again, from a step on.
+    /// Runs an ended run again from a step on.
     ///
     /// # Errors
-    /// `still_running`, `no_such_step`. Or there is none, or no answer.
+    /// `still_running` or `no_such_step`. Or the run does not exist, or the store did not respond.
     pub async fn rerun(&self, id: &str, from: &str) -> Result<Run, PlaneError> {
-        let run = self.ledger.run(id).await?;
+        let run = self.writer.run(id).await?;
         let refuse = |code, what| Err(PlaneError::Conflict { code, what });
         if run.workflow.step(from).is_none() {
             let known: Vec<_> = run.workflow.steps.iter().map(|step| step.id.as_str()).collect();
             return refuse(
-                "no_such_step",
+                ErrorCode::NoSuchStep,
                 format!("run {id} has no step {from}; it has {}", known.join(", ")),
             );
         }
-        if !run.state.ended() {
-            return refuse(
-                "still_running",
-                format!("run {id} is {} and not over yet", run.state),
-            );
+        if !run.state.is_terminal() {
+            return refuse(ErrorCode::StillRunning, format!("run {id} is {} and not over yet", run.state));
         }
-        // The version in the name: asked twice for the same end, it is one rerun.
+        // The version in the message id: two requests after the same end make one rerun.
         let name = format!("rerun:{id}:{}", run.version);
-        self.ask(id, &name, &json!({"verb": "rerun", "from": from}))
-            .await?;
+        self.send_to_engine(id, &name, &json!({"verb": "rerun", "from": from})).await?;
         Ok(run)
     }
 
-    async fn ask(&self, run: &str, name: &str, order: &Value) -> Result<(), PlaneError> {
-        let mail = mail(run, name, order, Duration::ZERO);
-        self.ledger.call(self.ledger.store.send(&mail)).await?;
+    async fn send_to_engine(&self, run: &str, name: &str, order: &Value) -> Result<(), PlaneError> {
+        let mail = run_message(run, name, order, Duration::ZERO);
+        self.writer.call(self.writer.store.send(&mail)).await?;
         Ok(())
     }
 }
 
-impl crate::ledger::Ledger {
-    /// A write that needs no hold because it makes what is not there. Answers whether it had been made before.
-    pub(crate) async fn write_new(&self, write: &Write) -> Result<bool, PlaneError> {
-        debug_assert!(write.expect.is_none());
-        match self.send_new(write).await? {
-            Written::Done { repeated, .. } => Ok(repeated),
-            Written::Refused(refusal) => Err(refusal.into()),
+impl crate::fenced_writer::FencedWriter {
+    /// Creates a document without a hold: a document that does not exist has no owner. Returns whether it is
+    /// a repetition.
+    pub(crate) async fn create_document(&self, write: &WriteRequest) -> Result<bool, PlaneError> {
+        debug_assert!(write.expected_version.is_none());
+        match self.write_without_hold(write).await? {
+            WriteResponse::Applied { repeated, .. } => Ok(repeated),
+            WriteResponse::Refused(refusal) => Err(refusal.into()),
         }
     }
 }

@@ -1,173 +1,161 @@
-//! The workflow engine: takes mail about runs, and takes each run further under its lock.
+//! The workflow engine: receives messages about runs and advances each run under its lock.
 //!
-//! A run is locked under its own class. Code that holds `run:<id>` already calls [`Engine::advance`], which takes the hold;
-//! nothing here locks twice, and nothing reports success for work it skipped (trap 31).
+//! A run is locked under its workflow's class. Code that already holds `run:<id>` calls
+//! [`Engine::advance`] with that hold. Nothing here locks twice, and nothing reports success for work
+//! that it skipped (trap 31).
 
 use std::time::Duration;
 
 use leasehold_core::{Exclusivity, Hold};
 use serde_json::{Value, json};
 
-use super::advance::{Advance, Dropped, Input, Progress, job_of};
+use super::advance::{IgnoredInput, Progress, RunChange, RunInput, job_of_attempt};
 use super::run::{Run, StepStatus};
 use crate::error::PlaneError;
-use crate::job::{Job, go};
-use crate::ledger::{Ledger, job_entry, run_lock};
-use crate::note::Note;
-use crate::scheduler::guarded;
+use crate::events::PlaneEvent;
+use crate::fenced_writer::{FencedWriter, job_revision, run_lock_name};
+use crate::job::{Job, dispatch_message};
+use crate::scheduler::while_held;
 use crate::state::JobState;
-use crate::store::{Entry, Kind, Mail, Queue, Refusal, Taken, Write};
+use crate::store::{Delivery, DocumentKind, Message, Queue, Revision, WriteRefusal, WriteRequest};
 
-/// How often a run is read anew because someone else wrote it meanwhile: only local-only holders can.
-const CONFLICTS: usize = 5;
+/// How often a run is read again after a version conflict. Only a local-only holder can cause one.
+const MAX_CONFLICT_RETRIES: usize = 5;
 
 /// One replica's workflow engine.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    ledger: Ledger,
+    writer: FencedWriter,
 }
 
-/// A message to the engine about a run.
-pub(crate) fn mail(run: &str, id: &str, order: &Value, due_in: Duration) -> Mail {
-    Mail {
+/// A message about a run, to the engine.
+pub(crate) fn run_message(run: &str, id: &str, order: &Value, due_in: Duration) -> Message {
+    Message {
         queue: Queue::Runs,
         id: id.to_owned(),
-        to: run.to_owned(),
+        document_id: run.to_owned(),
         body: order.to_string(),
         due_in,
     }
 }
 
 impl Engine {
-    /// An engine that writes through this ledger.
+    /// An engine that makes its changes through this writer.
     #[must_use]
-    pub fn new(ledger: Ledger) -> Self {
-        Self { ledger }
+    pub fn new(writer: FencedWriter) -> Self {
+        Self { writer }
     }
 
-    /// Answers one delivery, whatever it takes.
-    pub async fn deliver(&self, mail: &Taken) {
-        let out = self.turn(mail).await;
-        self.ledger.answer(mail, out).await;
+    /// Handles one delivery and settles it.
+    pub async fn handle_delivery(&self, delivery: &Delivery) {
+        let out = self.process(delivery).await;
+        self.writer.settle_delivery(delivery, out).await;
     }
 
-    async fn turn(&self, mail: &Taken) -> Result<(), PlaneError> {
-        let order: Value = serde_json::from_str(&mail.body).unwrap_or_default();
-        let run = match self.ledger.run(&mail.to).await {
+    async fn process(&self, delivery: &Delivery) -> Result<(), PlaneError> {
+        let order: Value = serde_json::from_str(&delivery.body).unwrap_or_default();
+        let run = match self.writer.run(&delivery.document_id).await {
             Ok(run) => run,
-            Err(PlaneError::NotFound { .. }) => return self.ledger.discard(mail).await,
+            Err(PlaneError::NotFound { .. }) => return self.writer.discard(delivery).await,
             Err(error) => return Err(error),
         };
-        // A stale result of a finished run is dropped: nothing it could change is left.
-        if run.state.ended() && order["verb"] != "rerun" {
+        // No lock is needed for an ended run: nothing can change. The inputs are applied to a copy only to
+        // count repeated results.
+        if run.state.is_terminal() && order["verb"] != "rerun" {
             for input in self.inputs(&run, &order).await? {
-                self.feed(&mut Progress::new(run.clone()), &input);
+                self.apply_input(&mut Progress::new(run.clone()), &input);
             }
-            return self.ledger.discard(mail).await;
+            return self.writer.discard(delivery).await;
         }
-        let hold = self
-            .ledger
-            .lock(&run.workflow.class, run_lock(&run.id)?, None)
-            .await?;
+        let hold = self.writer.lock(&run.workflow.class, run_lock_name(&run.id)?, None).await?;
         let work = async {
             self.advance(&hold, &run.id, &order).await?;
-            self.ledger.ack(&hold, mail).await
+            self.writer.ack(&hold, delivery).await
         };
-        let out = guarded(&hold, work).await;
+        let out = while_held(&hold, work).await;
         hold.release().await;
         out.map(drop)
     }
 
-    /// Takes a run further, for a caller that holds its lock.
+    /// Advances a run, for a caller that holds its lock.
     ///
     /// # Errors
-    /// The hold is over or another's, the store refused or did not answer.
+    /// The hold is lost or belongs to another name; the store refused or did not respond.
     pub async fn advance(&self, hold: &Hold, id: &str, order: &Value) -> Result<Run, PlaneError> {
-        hold.cover(&run_lock(id)?)?;
+        // A hold on another name would pass the clock check but protect the wrong run.
+        hold.cover(&run_lock_name(id)?)?;
         let mut last = None;
-        for _ in 0..CONFLICTS {
-            let run = self.ledger.run(id).await?;
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let run = self.writer.run(id).await?;
             let mut progress = Progress::new(run.clone());
             for input in self.inputs(&run, order).await? {
-                self.feed(&mut progress, &input);
+                self.apply_input(&mut progress, &input);
             }
-            let mut advance = progress.settle();
-            self.mend(&mut advance, order).await?;
-            if advance.moved.is_empty() && advance.run.state == run.state && advance.jobs.is_empty() {
+            let mut advance = progress.finish();
+            self.recreate_lost_jobs(&mut advance, order).await?;
+            // No change, no write: otherwise each repeated tick would add an event and a version.
+            if advance.changed_steps.is_empty() && advance.run.state == run.state && advance.jobs.is_empty() {
                 return Ok(run);
             }
-            match self.write(hold, &run, advance).await {
-                Err(PlaneError::Refused(refusal @ Refusal::Version { .. })) => last = Some(refusal),
+            match self.write_change(hold, &run, advance).await {
+                Err(PlaneError::Refused(refusal @ WriteRefusal::VersionMismatch { .. })) => {
+                    last = Some(refusal)
+                }
                 other => return other,
             }
         }
-        Err(last.map_or(PlaneError::Refused(Refusal::Missing), PlaneError::Refused))
+        Err(last.map_or(PlaneError::Refused(WriteRefusal::Missing), PlaneError::Refused))
     }
 
-    fn feed(&self, progress: &mut Progress, input: &Input) {
-        if let Err(dropped) = progress.feed(input) {
+    fn apply_input(&self, progress: &mut Progress, input: &RunInput) {
+        if let Err(dropped) = progress.apply_input(input) {
             tracing::debug!(?dropped, ?input, "changes nothing");
-            if let Dropped::StepEnded { step } = dropped {
+            if let IgnoredInput::StepEnded { step } = dropped {
                 let run = progress.run().clone();
-                self.ledger.note(&Note::RepeatedStep { run: run.id, step });
+                self.writer.emit(&PlaneEvent::RepeatedStep { run: run.id, step });
             }
         }
     }
 
-    /// What an order means for this run as it is now.
-    async fn inputs(&self, run: &Run, order: &Value) -> Result<Vec<Input>, PlaneError> {
+    /// Translates an order into inputs for this run in its present state.
+    async fn inputs(&self, run: &Run, order: &Value) -> Result<Vec<RunInput>, PlaneError> {
         let text = |field: &str| order[field].as_str().unwrap_or_default().to_owned();
         Ok(match order["verb"].as_str().unwrap_or_default() {
-            "start" => vec![Input::Start],
-            "wake" => vec![Input::Tick],
-            "cancel" => vec![Input::Cancel { why: text("why") }],
-            "rerun" => vec![Input::Rerun { from: text("from") }],
+            "start" => vec![RunInput::Start],
+            "wake" => vec![RunInput::Tick],
+            "cancel" => vec![RunInput::Cancel { why: text("why") }],
+            "rerun" => vec![RunInput::Rerun { from: text("from") }],
             "result" => {
-                let attempt = order["attempt"]
-                    .as_u64()
-                    .and_then(|number| number.try_into().ok());
-                let job = self.ledger.find_job(&text("job")).await?;
-                result(&text("step"), attempt.unwrap_or(0), job.as_ref())
-                    .into_iter()
-                    .collect()
+                let attempt = order["attempt"].as_u64().and_then(|number| number.try_into().ok());
+                let job = self.writer.find_job(&text("job")).await?;
+                result_input(&text("step"), attempt.unwrap_or(0), job.as_ref()).into_iter().collect()
             }
-            // Whatever got lost is found again: every step under way is compared with its job.
+            // A tick recovers lost messages: each running step is compared with its job.
             _ => {
-                let mut inputs = vec![Input::Tick];
-                for (id, step) in run
-                    .steps
-                    .iter()
-                    .filter(|(_, step)| step.status == StepStatus::Running)
-                {
+                let mut inputs = vec![RunInput::Tick];
+                for (id, step) in run.steps.iter().filter(|(_, step)| step.status == StepStatus::Running) {
                     let job = step.job.as_deref().unwrap_or_default();
-                    inputs.extend(result(
-                        id,
-                        step.attempt,
-                        self.ledger.find_job(job).await?.as_ref(),
-                    ));
+                    inputs.extend(result_input(id, step.attempt, self.writer.find_job(job).await?.as_ref()));
                 }
                 inputs
             }
         })
     }
 
-    /// On a tick, makes the jobs of steps under way again that are not there.
-    async fn mend(&self, advance: &mut Advance, order: &Value) -> Result<(), PlaneError> {
+    /// On a tick, creates the missing jobs of running steps again.
+    async fn recreate_lost_jobs(&self, advance: &mut RunChange, order: &Value) -> Result<(), PlaneError> {
         if order["verb"] != "tick" {
             return Ok(());
         }
         let run = &advance.run;
         let begun: Vec<_> = advance.jobs.iter().map(|job| job.id.clone()).collect();
         let mut lost = Vec::new();
-        for (id, step) in run
-            .steps
-            .iter()
-            .filter(|(_, step)| step.status == StepStatus::Running)
-        {
-            let Some(job) = job_of(run, id, step.attempt) else {
+        for (id, step) in run.steps.iter().filter(|(_, step)| step.status == StepStatus::Running) {
+            let Some(job) = job_of_attempt(run, id, step.attempt) else {
                 continue;
             };
-            if !begun.contains(&job.id) && self.ledger.find_job(&job.id).await?.is_none() {
+            // The job id follows from run, step and attempt, so a job made again is the same job.
+            if !begun.contains(&job.id) && self.writer.find_job(&job.id).await?.is_none() {
                 lost.push(job);
             }
         }
@@ -175,111 +163,93 @@ impl Engine {
         Ok(())
     }
 
-    /// The run's one writer: the run, the jobs that begin, the jobs called off, in one step.
-    async fn write(&self, hold: &Hold, seen: &Run, advance: Advance) -> Result<Run, PlaneError> {
-        let ledger = &self.ledger;
+    /// The only writer of runs: the run, its new jobs and its cancel requests, in one step.
+    async fn write_change(&self, hold: &Hold, seen: &Run, advance: RunChange) -> Result<Run, PlaneError> {
+        let writer = &self.writer;
         let event = json!({
             "from": seen.state,
             "to": advance.run.state,
-            "by": ledger.me(),
+            "by": writer.holder_name(),
             "class": hold.class(),
-            "fence": hold.unfenced()?,
+            "fence": hold.fence_if_any()?,
             "local_only": hold.exclusivity() == Exclusivity::LocalOnly,
-            "steps": advance.moved,
-            "why": advance.why,
+            "steps": advance.changed_steps,
+            "why": advance.reason,
         });
-        let submitted = json!({"by": ledger.me(), "why": format!("a step of run {}", seen.id)});
-        let mut also: Vec<Entry> = Vec::new();
+        let submitted = json!({"by": writer.holder_name(), "why": format!("a step of run {}", seen.id)});
+        let mut also: Vec<Revision> = Vec::new();
         for job in &advance.jobs {
             let mut event = submitted.clone();
             event["to"] = json!(job.state);
-            also.push(Entry {
+            also.push(Revision {
                 key: job.spec.key.clone(),
-                // As of any other new job: the replayer and the reconciler look for it by this.
-                ..job_entry(job, ledger.settings.look(job, None), &event.to_string())
+                // The same due time as a submitted job: replayer and reconciler find it by that.
+                ..job_revision(job, writer.settings.due_in(job, None), &event.to_string())
             });
         }
         also.extend(
             advance
-                .call_off
+                .cancel_jobs
                 .iter()
-                .map(|job| crate::signal::wish(job, "its run was cancelled")),
+                .map(|job| crate::cancel_request::cancel_request_revision(job, "its run was cancelled")),
         );
         let begin = advance.jobs.iter().filter(|job| job.state == JobState::Pending);
-        let mut send: Vec<Mail> = begin.map(|job| go(job, Duration::ZERO)).collect();
-        // The jobs called off are looked at now, not when their own time comes.
-        send.extend(advance.call_off.iter().map(|job| crate::job::off(job)));
-        let write = Write {
-            id: ledger.fresh_id(),
-            entry: run_entry(&advance.run, advance.wake_in, &event),
-            expect: Some(seen.version),
-            from: advance.run.state.before(),
+        let mut send: Vec<Message> = begin.map(|job| dispatch_message(job, Duration::ZERO)).collect();
+        // Cancelled jobs get a message, so that they end now and not at their own due time.
+        send.extend(advance.cancel_jobs.iter().map(|job| crate::job::cancel_message(job)));
+        let write = WriteRequest {
+            id: writer.new_id(),
+            revision: run_revision(&advance.run, advance.wake_in, &event),
+            expected_version: Some(seen.version),
+            allowed_states: advance.run.state.predecessors(),
             fence: None,
-            also,
-            send,
+            new_documents: also,
+            messages: send,
         };
-        let (version, skipped) = ledger.commit(hold, write).await?;
-        for job in skipped
-            .into_iter()
-            .filter(|id| advance.jobs.iter().any(|job| job.id == *id))
-        {
-            ledger.note(&Note::RepeatedHandOver { job });
+        let (version, skipped) = writer.commit(hold, write).await?;
+        for job in skipped.into_iter().filter(|id| advance.jobs.iter().any(|job| job.id == *id)) {
+            writer.emit(&PlaneEvent::RepeatedHandOver { job });
         }
-        Ok(Run {
-            version,
-            ..advance.run
-        })
+        Ok(Run { version, ..advance.run })
     }
 }
 
-/// A run as a store keeps it.
-pub(crate) fn run_entry(run: &Run, due_in: Option<Duration>, event: &Value) -> Entry {
-    Entry {
-        kind: Kind::Run,
+pub(crate) fn run_revision(run: &Run, due_in: Option<Duration>, event: &Value) -> Revision {
+    Revision {
+        kind: DocumentKind::Run,
         id: run.id.clone(),
-        state: run.state.word(),
+        state: run.state.as_str(),
         due_in,
-        shelf: run.org.clone(),
+        index_key: run.org.clone(),
         key: None,
         body: serde_json::to_string(run).unwrap_or_default(),
         event: event.to_string(),
     }
 }
 
-/// What an ended job means for its step.
-fn result(step: &str, attempt: u32, job: Option<&Job>) -> Option<Input> {
-    let job = job.filter(|job| job.state.ended())?;
+/// The input that an ended job makes for its step; `None` while the job has not ended.
+fn result_input(step: &str, attempt: u32, job: Option<&Job>) -> Option<RunInput> {
+    let job = job.filter(|job| job.state.is_terminal())?;
     let failed = (job.state != JobState::Succeeded).then(|| {
         let dead = job.dead.as_ref().map(|dead| dead.reason.as_str());
         let denied = job.decision.as_ref().map(|made| made.reason.as_str());
-        format!(
-            "{}: {}",
-            job.state,
-            dead.or(denied).unwrap_or("no reason was given")
-        )
+        format!("{}: {}", job.state, dead.or(denied).unwrap_or("no reason was given"))
     });
-    Some(Input::Result {
-        step: step.to_owned(),
-        attempt,
-        failed,
-    })
+    Some(RunInput::Result { step: step.to_owned(), attempt, failed })
 }
 
-impl Ledger {
+impl FencedWriter {
     /// Reads a run.
     ///
     /// # Errors
-    /// The store did not answer, or there is none.
+    /// The store did not respond, or the run does not exist.
     pub async fn run(&self, id: &str) -> Result<Run, PlaneError> {
-        let doc = self.call(self.store.read(Kind::Run, id)).await?;
-        let doc = doc.ok_or_else(|| PlaneError::NotFound {
-            kind: "run",
-            id: id.to_owned(),
-        })?;
+        let doc = self.call(self.store.read(DocumentKind::Run, id)).await?;
+        let doc = doc.ok_or_else(|| PlaneError::NotFound { kind: "run", id: id.to_owned() })?;
         Ok(Run::read(&doc)?)
     }
 
-    /// Reads a job that may not be there.
+    /// Reads a job that may not exist.
     pub(crate) async fn find_job(&self, id: &str) -> Result<Option<Job>, PlaneError> {
         match self.job(id).await {
             Ok(job) => Ok(Some(job)),

@@ -1,13 +1,13 @@
-//! Workflows as TOML files, checked with line and field in the error.
+//! Reads workflows from TOML files; errors name the line and the field.
 
-use leasehold_core::Invalid;
+use leasehold_core::InvalidInput;
 use leasehold_core::Name;
 use leasehold_core::policy::PolicyBook;
 use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::doc::{Step, StepWork, Workflow};
+use super::definition::{Step, StepWork, Workflow};
 use crate::span::Span;
 
 #[derive(Debug, Deserialize)]
@@ -41,53 +41,34 @@ struct StepText {
     timeout: Option<Span>,
 }
 
-/// Where in a file something stands, and what it is called there.
-struct Place<'a> {
+/// The source text, for positions in error messages.
+struct SourceText<'a> {
     file: &'a str,
     text: &'a str,
 }
 
-impl Place<'_> {
+impl SourceText<'_> {
     /// `file:line: field: why`.
-    fn error(&self, at: usize, field: &str, why: &str) -> Invalid {
-        let line = 1 + self
-            .text
-            .get(..at)
-            .map_or(0, |before| before.matches('\n').count());
-        Invalid::new(
-            "workflow",
-            format!("{}:{line}", self.file),
-            format!("{field}: {why}"),
-        )
+    fn error(&self, at: usize, field: &str, why: &str) -> InvalidInput {
+        let line = 1 + self.text.get(..at).map_or(0, |before| before.matches('\n').count());
+        InvalidInput::new("workflow", format!("{}:{line}", self.file), format!("{field}: {why}"))
     }
 
-    /// The key on the line of a position: TOML's own errors do not name it.
+    // TOML's own errors give a position but not the key.
     fn key_at(&self, at: usize) -> String {
-        let start = self
-            .text
-            .get(..at)
-            .and_then(|before| before.rfind('\n'))
-            .map_or(0, |end| end + 1);
-        let line = self
-            .text
-            .get(start..)
-            .and_then(|rest| rest.lines().next())
-            .unwrap_or_default();
+        let start = self.text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+        let line = self.text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
         let key = line.split('=').next().unwrap_or_default().trim();
-        if key.is_empty() {
-            "file".to_owned()
-        } else {
-            key.to_owned()
-        }
+        if key.is_empty() { "file".to_owned() } else { key.to_owned() }
     }
 }
 
-/// Reads and checks a workflow. `file` is what the error calls the text.
+/// Reads and checks a workflow. `file` is the name of the text in errors.
 ///
 /// # Errors
-/// The first thing that cannot be used, as `file:line: field: why`.
-pub fn parse(file: &str, text: &str) -> Result<Workflow, Invalid> {
-    let place = Place { file, text };
+/// The first error, as `file:line: field: why`.
+pub fn parse(file: &str, text: &str) -> Result<Workflow, InvalidInput> {
+    let place = SourceText { file, text };
     let read: FileText = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         place.error(at, &place.key_at(at), error.message())
@@ -99,35 +80,25 @@ pub fn parse(file: &str, text: &str) -> Result<Workflow, Invalid> {
         None => "workflow".to_owned(),
     };
     if read.step.is_empty() {
-        return Err(place.error(
-            0,
-            "step",
-            "there is none; write [[step]] and give it an id and its work",
-        ));
+        return Err(place.error(0, "step", "there is none; write [[step]] and give it an id and its work"));
     }
-    let known: Vec<String> = read
-        .step
-        .iter()
-        .map(|step| step.get_ref().id.get_ref().clone())
-        .collect();
+    let known: Vec<String> = read.step.iter().map(|step| step.get_ref().id.get_ref().clone()).collect();
     let mut steps = Vec::new();
     for (number, step) in read.step.into_iter().enumerate() {
         steps.push(check_step(&place, &known, number, step)?);
     }
     let workflow = Workflow { name, class, steps };
-    if let Some(step) = workflow.circle() {
+    if let Some(step) = workflow.find_cycle() {
         let at = text.find(&format!("\"{}\"", step.id)).unwrap_or(0);
-        let why = format!(
-            "step {:?} needs itself, by way of {:?}; it could never begin",
-            step.id, step.needs
-        );
+        let why =
+            format!("step {:?} needs itself, by way of {:?}; it could never begin", step.id, step.needs);
         return Err(place.error(at, "needs", &why));
     }
     Ok(workflow)
 }
 
-/// Built-in classes can be checked here; one of a policy file is checked when a run is started.
-fn check_class(place: &Place<'_>, class: &Spanned<String>) -> Result<String, Invalid> {
+// Only built-in classes are known here. A class from a policy file is checked when a run starts.
+fn check_class(place: &SourceText<'_>, class: &Spanned<String>) -> Result<String, InvalidInput> {
     let name = class.get_ref();
     let moment = leasehold_core::clock::Moment::ZERO;
     if ["reconciler", "replayer", "admission"].contains(&name.as_str()) {
@@ -142,22 +113,19 @@ fn check_class(place: &Place<'_>, class: &Spanned<String>) -> Result<String, Inv
 }
 
 fn check_step(
-    place: &Place<'_>,
+    place: &SourceText<'_>,
     known: &[String],
     number: usize,
     step: Spanned<StepText>,
-) -> Result<Step, Invalid> {
+) -> Result<Step, InvalidInput> {
     let whole = step.span().start;
     let text = step.into_inner();
     let field = |name: &str| format!("step[{number}].{name}");
     let (at, id) = (text.id.span().start, text.id.into_inner());
     Name::new(&format!("job:{id}")).map_err(|error| place.error(at, &field("id"), &error.to_string()))?;
+    // `Run::job_id` joins run, step and attempt with dots.
     if id.contains('.') {
-        return Err(place.error(
-            at,
-            &field("id"),
-            "must not contain a dot: it parts the names of jobs",
-        ));
+        return Err(place.error(at, &field("id"), "must not contain a dot: it parts the names of jobs"));
     }
     if known.iter().filter(|other| **other == id).count() > 1 {
         return Err(place.error(at, &field("id"), &format!("{id:?} is the id of another step too")));
@@ -200,9 +168,8 @@ fn check_step(
         backoff: text.backoff,
         timeout: text.timeout,
     };
-    if let Some(spec) = step.job("workflow", "default") {
-        spec.check()
-            .map_err(|error| place.error(whole, &format!("step[{number}]"), &error.to_string()))?;
+    if let Some(spec) = step.job_spec("workflow", "default") {
+        spec.check().map_err(|error| place.error(whole, &format!("step[{number}]"), &error.to_string()))?;
     }
     Ok(step)
 }

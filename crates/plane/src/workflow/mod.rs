@@ -1,19 +1,20 @@
-//! Workflows: graphs of steps, each the work of one job.
+//! Workflows: graphs of steps, where one job does the work of each step.
 //!
-//! `doc` is a workflow's definition, `file` reads it from TOML, `run` is one run of it as a document, `advance` takes a run
-//! one step further as a pure function, `engine` does so under the run's lock, `client` is what people ask for.
+//! `definition` is a workflow's definition and `file` reads it from TOML. `run` is the document of one
+//! run. `advance` computes its next version as a pure function, and `engine` applies that under the
+//! run's lock. `client` is the client API.
 
 mod advance;
 mod client;
-mod doc;
+mod definition;
 mod engine;
 mod file;
 mod run;
 
-pub use advance::{Advance, Dropped, Input, Progress};
-pub use client::{StartRun, Started};
-pub use doc::{Step, StepWork, Workflow};
+pub use advance::{IgnoredInput, Progress, RunChange, RunInput};
+pub use client::{StartRunRequest, StartRunResponse};
+pub use definition::{Step, StepWork, Workflow};
 pub use engine::Engine;
-pub(crate) use engine::mail;
+pub(crate) use engine::run_message;
 pub use file::parse;
 pub use run::{Run, RunState, StepRun, StepStatus};

@@ -1,47 +1,41 @@
-//! One run of a workflow: a versioned document with everything that happened to its steps.
+//! One run of a workflow: a versioned document with the state of all its steps.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use leasehold_core::Invalid;
+use leasehold_core::InvalidInput;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::doc::Workflow;
-use crate::store::Doc;
+use super::definition::Workflow;
+use crate::store::Document;
 
-/// Where a run is in its life.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum RunState {
-    /// Started; no engine has taken it yet.
+    /// Started; no engine has handled it yet.
     #[default]
     Pending,
-    /// Under way.
+    /// Some steps have not ended.
     Running,
-    /// Every step is done.
+    /// All steps are done.
     Succeeded,
-    /// A step failed.
+    /// All steps have ended, and at least one was not done.
     Failed,
-    /// Someone called it off.
+    /// Cancelled by request.
     Cancelled,
 }
 
 impl RunState {
-    /// Every state.
-    pub const ALL: [Self; 5] = [
-        Self::Pending,
-        Self::Running,
-        Self::Succeeded,
-        Self::Failed,
-        Self::Cancelled,
-    ];
+    /// All states, in the order of a run's life.
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled];
 
-    /// As it is stored and shown.
+    /// The state's name, as stored and displayed.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
             Self::Running => "RUNNING",
@@ -51,124 +45,121 @@ impl RunState {
         }
     }
 
-    /// It is over, unless somebody reruns it from a step.
+    /// The run has ended. Only a rerun leaves such a state.
     #[must_use]
-    pub fn ended(self) -> bool {
+    pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// What it may follow. An ended run only ever runs again by a rerun.
+    /// The states that this one may follow.
     #[must_use]
-    pub fn before(self) -> Vec<&'static str> {
+    pub fn predecessors(self) -> Vec<&'static str> {
         match self {
             Self::Pending => Vec::new(),
-            Self::Running => Self::ALL.iter().map(|state| state.word()).collect(),
-            _ => vec![Self::Pending.word(), Self::Running.word()],
+            // From every state: a rerun takes an ended run back to RUNNING.
+            Self::Running => Self::ALL.iter().map(|state| state.as_str()).collect(),
+            _ => vec![Self::Pending.as_str(), Self::Running.as_str()],
         }
     }
 }
 
 impl fmt::Display for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 
 impl FromStr for RunState {
-    type Err = Invalid;
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let found = Self::ALL.into_iter().find(|state| state.word() == text);
-        found.ok_or_else(|| Invalid::new("state", text, "is not the state of a run"))
+    type Err = InvalidInput;
+    fn from_str(text: &str) -> Result<Self, InvalidInput> {
+        let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        found.ok_or_else(|| InvalidInput::new("state", text, "is not the state of a run"))
     }
 }
 
-/// Where a step is.
+/// The status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum StepStatus {
-    /// What it needs is not done yet.
+    /// A step it needs is not done yet.
     #[default]
     Waiting,
-    /// Its job is under way.
+    /// Its job has not ended.
     Running,
-    /// It lets time pass.
+    /// A delay that is not over.
     Delayed,
-    /// Done.
+    /// Its job succeeded, or its delay is over.
     Done,
-    /// Its job failed for good.
+    /// Its job ended without success.
     Failed,
-    /// What it needs will never be done.
+    /// A step it needs was not done.
     Skipped,
-    /// The run was called off.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl StepStatus {
-    /// Nothing more comes.
+    /// The step has ended in this attempt.
     #[must_use]
-    pub fn ended(self) -> bool {
+    pub fn is_terminal(self) -> bool {
         !matches!(self, Self::Waiting | Self::Running | Self::Delayed)
     }
 }
 
-/// What happened to a step.
+/// The progress of one step in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StepRun {
-    /// Where it is.
+    /// The step's present status.
     pub status: StepStatus,
-    /// How often it was begun: each time with a job of its own.
+    /// How often it was begun. Each attempt has its own job.
     pub attempt: u32,
-    /// The job that does it.
+    /// The id of its job; none before it begins, and for a delay.
     pub job: Option<String>,
-    /// Until when it lets time pass, in milliseconds of the store's clock.
+    /// The end of a delay, in milliseconds of the store's clock.
     pub due: Option<u64>,
-    /// How it ended.
+    /// Why it failed, was skipped or was cancelled.
     pub why: Option<String>,
 }
 
-/// One run.
+/// One run. The fields without serialisation are columns of the store, not part of the body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Run {
-    /// Its id.
+    /// The run's id: the key of its document and part of its lock's name.
     #[serde(skip)]
     pub id: String,
     /// Grows with each write.
     #[serde(skip)]
     pub version: u64,
-    /// Where it is in its life.
+    /// The run's present state.
     #[serde(skip)]
     pub state: RunState,
     /// When it was started, in milliseconds of the store's clock.
     #[serde(skip)]
     pub created: u64,
-    /// When it was last written.
+    /// When it was last written, by the same clock.
     #[serde(skip)]
     pub updated: u64,
-    /// The store's clock when it was read.
+    /// The store's clock when it was read. The other times are compared with this one only.
     #[serde(skip)]
     pub now: u64,
-    /// The workflow as it was when the run was started: a later version does not change it.
+    /// A copy of the workflow from the start of the run: later versions do not affect it.
     pub workflow: Workflow,
-    /// Whose it is.
+    /// The organisation it belongs to.
     pub org: String,
-    /// What was given with the start; every job of the run gets it.
+    /// Input given at the start; each job without its own payload gets it.
     pub input: Value,
-    /// Its steps.
+    /// The progress of each step, by step id.
     pub steps: BTreeMap<String, StepRun>,
 }
 
 impl Run {
-    /// A run that has not begun.
+    /// A run that has not begun: all its steps wait.
     #[must_use]
     pub fn new(id: String, workflow: Workflow, org: String, input: Value) -> Self {
-        let steps = workflow
-            .steps
-            .iter()
-            .map(|step| (step.id.clone(), StepRun::default()))
-            .collect();
+        let steps = workflow.steps.iter().map(|step| (step.id.clone(), StepRun::default())).collect();
         Self {
             id,
             version: 0,
@@ -183,12 +174,12 @@ impl Run {
         }
     }
 
-    /// Reads a stored one.
+    /// Reads a stored run.
     ///
     /// # Errors
-    /// What is stored is not a run.
-    pub fn read(doc: &Doc) -> Result<Self, Invalid> {
-        let bad = |why: String| Invalid::new("run", doc.id.clone(), why);
+    /// The stored document is not a run.
+    pub fn read(doc: &Document) -> Result<Self, InvalidInput> {
+        let bad = |why: String| InvalidInput::new("run", doc.id.clone(), why);
         let mut run: Self = serde_json::from_str(&doc.body).map_err(|error| bad(error.to_string()))?;
         run.id.clone_from(&doc.id);
         run.version = doc.version;
@@ -197,7 +188,7 @@ impl Run {
         Ok(run)
     }
 
-    /// The id of the job of a step's attempt. The same attempt is always the same job.
+    /// The job id of one attempt of a step. The same attempt always has the same id.
     #[must_use]
     pub fn job_id(&self, step: &str, attempt: u32) -> String {
         format!("{}.{step}.{attempt}", self.id)

@@ -1,11 +1,13 @@
--- Asks for the lease, as one atomic step.
+-- Acquires the lease, as one atomic step.
 -- KEYS  1 lock, 2 fence counter of the lock's slot, 3 tombstone of the token, 4 waiters flag, 5 queue, 6 places
 -- ARGV  1 token, 2 lease in ms, 3 fence floor or '', 4 '1' to read the clock, 5 waiting time in ms or '', 6 client|bell|floor
--- Gives the fence as text if granted, 0 if void, {value or false, pttl, queued} if busy.
+-- Returns the fence as text if granted, 0 if void, {value or false, pttl, queued} if busy.
 --
--- The uncontended path comes first and costs three calls: one read, two writes. MGET and not GET: a key of a
--- foreign type reads as nil there instead of raising an error, and NX keeps it from being overwritten. A busy answer
--- writes nothing unless it queues.
+-- The uncontended path comes first and costs three calls: one read, two writes. MGET
+-- instead of GET: it reads a key
+-- of a foreign type as nil instead of raising an error. NX then keeps that key
+-- from being overwritten. A busy
+-- response writes nothing unless it queues.
 local MAX = 9007199254740991
 local seen = redis.call('MGET', KEYS[1], KEYS[3], KEYS[4])
 local value = seen[1]
@@ -14,7 +16,8 @@ if seen[2] then
 end
 
 if not value then
-  -- pcall: nothing has been written yet, so a counter that is no number can be told from an unknown outcome.
+  -- pcall: nothing has been written yet, so a counter that is not a number is a definite
+  -- error, not an unknown outcome.
   local counted = redis.pcall('INCR', KEYS[2])
   if type(counted) ~= 'number' then
     if string.find(counted.err, 'not an integer', 1, true) or string.find(counted.err, 'WRONGTYPE', 1, true) then
@@ -27,7 +30,8 @@ if not value then
     local time = redis.call('TIME')
     fence = math.max(fence, tonumber(time[1]) * 1000000 + tonumber(time[2]))
   end
-  -- Above the floor, not at it: the floor may be this very name's last fence, from before the counter was lost.
+  -- Above the floor, not at it: the floor may be the last fence of this very name, from
+  -- before the counter was lost.
   if ARGV[3] ~= '' and tonumber(ARGV[3]) >= fence then
     fence = tonumber(ARGV[3]) + 1
   end
@@ -40,7 +44,8 @@ if not value then
       redis.call('SET', KEYS[2], text)
     end
     if seen[3] then
-      -- The queue only holds hints, so nothing in it may fail a grant that has already been written: pcall.
+      -- The queue only holds hints, so an error in it must not fail a grant that has
+      -- already been written: pcall.
       redis.pcall('ZREM', KEYS[5], ARGV[1])
       redis.pcall('HDEL', KEYS[6], ARGV[1])
     end
@@ -50,7 +55,7 @@ else
   local mine = ARGV[1] .. '|'
   if string.sub(value, 1, #mine) == mine then
     -- Never shorter but always written, for the same reasons as in renew.lua.
-    -- Nor is there a place to give up: whoever has the lease has left the queue with its grant, or was taken from it.
+    -- There is no queue entry to remove: the grant, or the hand-over, has removed it.
     redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))
     return string.sub(value, #mine + 1)
   end
@@ -70,8 +75,9 @@ if type(added) == 'table' or type(placed) == 'table' then
   return {value, left, 0}
 end
 if added == 1 then
-  -- Whoever joins sweeps up to two expired places at the head, so the queue of a lock that is never released
-  -- does not grow for ever; bounded, whatever the length of the queue.
+  -- A new waiter removes up to two expired entries at the head. So the queue of a
+  -- lock that is never released does
+  -- not grow for ever, and the cost is bounded whatever its length.
   for _, head in ipairs(redis.call('ZRANGE', KEYS[5], 0, 1)) do
     local place = redis.call('HGET', KEYS[6], head)
     local until_us = place and string.match(place, '^(%d+)|')
@@ -81,7 +87,7 @@ if added == 1 then
     end
   end
 end
--- Twice what was asked, so that waiters who ask again renew the three keys only every other time.
+-- Twice the waiting time, so that polling waiters extend the three keys only every other time.
 if redis.call('PTTL', KEYS[4]) < wait then
   redis.call('SET', KEYS[4], '1', 'PX', wait * 2)
   redis.call('PEXPIRE', KEYS[5], wait * 2)

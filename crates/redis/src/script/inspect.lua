@@ -1,6 +1,6 @@
--- Looks at one lock, all of it at one instant.
+-- Reads one lock at one instant.
 -- KEYS  1 lock, 2 queue
--- Gives {pttl, value or false, waiters}; pttl -2 means that there is none, -1 that it never expires.
+-- Returns {pttl, value or false, waiters}; pttl -2 means no lock, -1 that it never expires.
 local waiters = redis.pcall('ZCARD', KEYS[2])
 return {
   redis.call('PTTL', KEYS[1]),

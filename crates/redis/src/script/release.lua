@@ -1,13 +1,14 @@
--- Gives a lease back and hands it to the first live waiter.
+-- Releases a lease and hands it over to the first live waiter.
 -- KEYS  1 lock, 2 fence counter of the lock's slot, 3 tombstone of the token, 4 waiters flag, 5 queue, 6 places
 -- ARGV  1 'owner', 'seen' or 'place' (of a waiter: no lease is touched), 2 token or fence, 3 tombstone in ms or '', 4 claim in ms, 5 wake channel prefix
--- Gives 1 released, 0 not owned.
+-- Returns 1 released, 0 not owned.
 local seen = redis.call('MGET', KEYS[1], KEYS[4])
 local value, waited = seen[1], seen[2]
 local ours = false
 
--- Last of all: a server that is out of memory refuses a first write that takes memory, but lets a script that has
--- already freed some go on. So the lease is freed even then.
+-- Written last: a server out of memory refuses a first write that takes memory, but
+-- lets a script continue that has
+-- already freed some. So the lease is freed even then.
 local function done(answer)
   if ARGV[3] ~= '' then
     redis.call('SET', KEYS[3], '1', 'PX', ARGV[3])
@@ -22,13 +23,15 @@ if ARGV[1] == 'owner' or ARGV[1] == 'place' then
     redis.pcall('HDEL', KEYS[6], ARGV[2])
   end
 elseif value then
-  -- A foreign value may end in a number too; only one of our own form has a fence that was ever shown.
+  -- A foreign value may end in a number too. Only a value of our own form has
+  -- a fence that was ever shown.
   local random, fence = string.match(value, '^[^|]+|[^|]+|(%x+)|(%d+)$')
   ours = fence == ARGV[2] and #random == 32
 end
 if not ours then
-  -- As in renew.lua: a server that has become a replica refuses writes only, and must not say from its memory of the past
-  -- that there is nothing to give back. A tombstone is such a write.
+  -- As in renew.lua: a server that has become a replica refuses only writes. It must
+  -- not report from stale data that
+  -- the lease is not owned. A tombstone is such a write, so it needs no extra one.
   if ARGV[3] == '' then
     local tried = redis.pcall('ZREM', KEYS[5], ARGV[2])
     if type(tried) == 'table' and string.find(tried.err, 'READONLY', 1, true) then
@@ -44,11 +47,12 @@ end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
--- The clock is read here anyway, so a hand-over's fence always has the time as its floor.
+-- The clock is read here anyway, so the time is always the floor of a hand-over's fence.
 local last = redis.call('MGET', KEYS[2])[1]
 local fence = math.max((tonumber(last or '0') or 0) + 1, now)
--- At most sixteen: a queue of dead waiters must not stall the server. The rest are found by the next release,
--- and they poll.
+-- At most sixteen: a queue of dead waiters must not stall the server. The next
+-- release finds the rest, and live
+-- waiters poll.
 for _ = 1, 16 do
   local popped = redis.pcall('ZPOPMIN', KEYS[5])
   if popped.err or not popped[1] then
@@ -65,7 +69,8 @@ for _ = 1, 16 do
   end
   if till and tonumber(till) > now and fence <= 9007199254740991 then
     local heard = redis.pcall('PUBLISH', ARGV[5] .. client, bell)
-    -- Nobody heard it: that waiter's process is gone. An error: this user may not publish; they poll.
+    -- 0 receivers: the waiter's process is dead. An error: this user may not
+    -- publish, and waiters poll.
     if type(heard) == 'number' and heard > 0 then
       local text = string.format('%.0f', fence)
       redis.call('SET', KEYS[2], text)

@@ -7,21 +7,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// What the proxy does to the way between client and server.
+/// The fault that the proxy injects between client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {
-    /// Passes everything on.
+    /// Forwards every byte unchanged.
     None = 0,
-    /// Passes requests on and cuts the connection instead of returning the answer.
+    /// Forwards requests, and closes the connection instead of returning the response.
     CutAfterForward = 1,
-    /// Passes requests on and swallows the answers; connections stay open.
-    LoseAnswers = 2,
-    /// Swallows everything in both directions; connections stay open, new ones are accepted.
+    /// Forwards requests and drops the responses; connections stay open.
+    LoseResponses = 2,
+    /// Drops everything in both directions. Connections stay open, and new ones are accepted.
     BlackHole = 3,
-    /// Sends every request to the server a second time, over a connection of its own, and returns the first answer.
+    /// Sends every request a second time over a separate connection, and
+    /// returns the first response.
     Duplicate = 4,
-    /// Passes one request on, cuts its connection instead of returning the answer, and has no fault from then on.
+    /// Forwards one request, closes its connection instead of returning the
+    /// response, then has no fault.
     CutOnce = 5,
 }
 
@@ -35,45 +37,40 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy to 127.0.0.1:`to`, without faults at first.
+    /// Starts a proxy to 127.0.0.1:`to`, without a fault.
     ///
     /// # Errors
-    /// No port could be had.
+    /// No port is available.
     pub async fn start(to: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let (fault, accepted) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicUsize::new(0)));
         let (seen, count) = (Arc::clone(&fault), Arc::clone(&accepted));
         let task = tokio::spawn(async move {
-            // Ends with the task, and all connections with it.
+            // Dropped with the task, which closes all connections.
             let mut open = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
                 open.spawn(serve(client, to, Arc::clone(&seen)));
             }
         });
-        Ok(Self {
-            port,
-            fault,
-            accepted,
-            task: task.abort_handle(),
-        })
+        Ok(Self { port, fault, accepted, task: task.abort_handle() })
     }
 
-    /// The URL of the server as seen through the proxy.
+    /// The URL of the server through the proxy.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// From now on, for open and for new connections.
-    pub fn set(&self, fault: Fault) {
+    /// Sets the fault for open and for new connections.
+    pub fn set_fault(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// How many connections were made so far.
+    /// Number of connections accepted so far.
     #[must_use]
-    pub fn accepted(&self) -> usize {
+    pub fn accepted_count(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 }
@@ -88,7 +85,7 @@ async fn serve(mut client: TcpStream, to: u16, fault: Arc<AtomicU8>) -> io::Resu
     let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await?;
     let (mut up, mut down) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     let is = |wanted: Fault| fault.load(Ordering::SeqCst) == wanted as u8;
-    // Cut only where an answer to something forwarded under the fault comes back, never an earlier one.
+    // Close only on the response to a request forwarded under the fault, never on an earlier one.
     let mut forwarded = false;
     loop {
         tokio::select! {
@@ -104,7 +101,8 @@ async fn serve(mut client: TcpStream, to: u16, fault: Arc<AtomicU8>) -> io::Resu
                 if is(Fault::Duplicate) {
                     let mut second = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await?;
                     second.write_all(bytes).await?;
-                    // Answered, so the copy has been executed before anything the client sends next.
+                    // Wait for the reply: the copy must run before anything
+                    // that the client sends next.
                     let _ = second.read(&mut down).await?;
                 }
                 let once = fault.compare_exchange(
@@ -120,7 +118,7 @@ async fn serve(mut client: TcpStream, to: u16, fault: Arc<AtomicU8>) -> io::Resu
                 if bytes.is_empty() || forwarded {
                     return Ok(());
                 }
-                if is(Fault::BlackHole) || is(Fault::LoseAnswers) {
+                if is(Fault::BlackHole) || is(Fault::LoseResponses) {
                     continue;
                 }
                 client.write_all(bytes).await?;

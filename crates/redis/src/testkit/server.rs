@@ -5,66 +5,72 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use leasehold_core::clock::{BootClock, Clock, ClockExt, until};
+use leasehold_core::clock::{BootClock, Clock, ClockExt, run_until};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// A `redis-server` of our own, on a free port of the loopback interface and in a directory that goes with it. Killed
-/// by its process id when dropped.
+/// A `redis-server` process on a free loopback port, with a temporary directory. Killed by
+/// its process id when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     child: Option<Child>,
     port: u16,
     args: Vec<String>,
-    /// Words before `redis-server`: a program that changes something about itself and then becomes the server.
-    before: Vec<OsString>,
-    /// Told of each process of it that is gone.
-    gone: Option<fn(u32)>,
+    /// Command words before `redis-server`: a program that prepares something
+    /// and then execs the server.
+    wrapper: Vec<OsString>,
+    /// Called with the process id of each server process that has ended.
+    on_exit: Option<fn(u32)>,
     dir: TempDir,
 }
 
 impl RedisServer {
-    /// A server without persistence.
+    /// Starts a server without persistence.
     ///
     /// # Errors
     /// `redis-server` is not installed, or does not start.
     pub async fn start() -> io::Result<Self> {
-        Self::with(&[]).await
+        Self::start_with(&[]).await
     }
 
-    /// A server with more arguments, e.g. `["--appendonly", "yes"]`. `{port}` and `{dir}` in them are filled in.
+    /// Starts a server with more arguments, e.g. `["--appendonly", "yes"]`. Replaces
+    /// `{port}` and `{dir}` in them.
     ///
     /// # Errors
     /// `redis-server` is not installed, or does not start with these arguments.
-    pub async fn with(args: &[&str]) -> io::Result<Self> {
-        Self::under(&[], args).await
+    pub async fn start_with(args: &[&str]) -> io::Result<Self> {
+        Self::start_wrapped(&[], args).await
     }
 
-    /// As [`with`](Self::with), started by these words, as in `env NAME=VALUE redis-server …`. They must become the
-    /// server and not start it beside themselves, or it would survive us.
+    /// As [`start_with`](Self::start_with), with a wrapper command, as in `env NAME=VALUE
+    /// redis-server …`. The wrapper must exec the server, or the server would survive the test.
     ///
     /// # Errors
-    /// As [`with`](Self::with).
-    pub async fn under(before: &[OsString], args: &[&str]) -> io::Result<Self> {
-        Self::watched(before, args, None).await
+    /// As [`start_with`](Self::start_with).
+    pub async fn start_wrapped(before: &[OsString], args: &[&str]) -> io::Result<Self> {
+        Self::start_watched(before, args, None).await
     }
 
-    /// As [`under`](Self::under); `gone` hears the id of every process that was started and has ended, however this ends: what
-    /// those words leave behind can be cleared away then.
+    /// As [`start_wrapped`](Self::start_wrapped). Calls `gone` with the id of every started process
+    /// that has ended, so that the caller can clean up after the wrapper.
     ///
     /// # Errors
-    /// As [`with`](Self::with).
-    pub async fn watched(before: &[OsString], args: &[&str], gone: Option<fn(u32)>) -> io::Result<Self> {
+    /// As [`start_with`](Self::start_with).
+    pub async fn start_watched(
+        before: &[OsString],
+        args: &[&str],
+        gone: Option<fn(u32)>,
+    ) -> io::Result<Self> {
         let mut last = io::Error::other("no attempt was made");
-        // The port is free when looked at, but somebody else may take it before the server does.
+        // The port is free now, but another process may take it before the server does.
         for _ in 0..8 {
             let port = free_port()?;
             let mut server = Self {
                 child: None,
                 port,
                 args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-                before: before.to_vec(),
-                gone,
+                wrapper: before.to_vec(),
+                on_exit: gone,
                 dir: TempDir::new()?,
             };
             match server.launch().await {
@@ -75,112 +81,85 @@ impl RedisServer {
         Err(last)
     }
 
-    /// Where it listens.
+    /// The URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Its port on 127.0.0.1.
+    /// The port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process, while it runs.
+    /// The process id, while the server runs.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Its working directory: data files, and whatever a test puts there.
+    /// The working directory, with data files and files that a test puts there.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Kills it as `kill -9` does, and waits until it is gone.
+    /// Kills the server with SIGKILL and waits until it has ended.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // A stopped process must go on to die of anything but SIGKILL; this is SIGKILL.
+            // SIGKILL also ends a process that SIGSTOP has stopped.
             let _ = child.kill();
             let _ = child.wait();
-            if let Some(gone) = self.gone {
+            if let Some(gone) = self.on_exit {
                 gone(child.id());
             }
         }
     }
 
-    /// Kills it and starts it again with the same port and data.
+    /// Kills the server and starts it again with the same port and data.
     ///
     /// # Errors
-    /// It does not start again.
+    /// The server does not start again.
     pub async fn restart(&mut self) -> io::Result<()> {
         self.stop();
         self.launch().await
     }
 
-    /// Stops it in its tracks: connections stay open, nothing answers.
+    /// Stops the process with SIGSTOP: connections stay open, but it does not respond.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues the process with SIGCONT.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(pid) = self
-            .child
-            .as_ref()
-            .and_then(|child| Pid::from_raw(child.id().try_into().ok()?))
-        {
+        if let Some(pid) = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().try_into().ok()?)) {
             let _ = kill_process(pid, signal);
         }
     }
 
     async fn launch(&mut self) -> io::Result<()> {
         let (port, dir) = (self.port.to_string(), self.dir.path().display().to_string());
-        let log = std::fs::File::create(self.log())?;
-        let mut words = self
-            .before
-            .iter()
-            .cloned()
-            .chain([OsString::from("redis-server")]);
+        let log = std::fs::File::create(self.log_path())?;
+        let mut words = self.wrapper.iter().cloned().chain([OsString::from("redis-server")]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command
             .args(words)
-            .args([
-                "--bind",
-                "127.0.0.1",
-                "--port",
-                &port,
-                "--dir",
-                &dir,
-                "--save",
-                "",
-                "--daemonize",
-                "no",
-            ])
-            .args(
-                self.args
-                    .iter()
-                    .map(|arg| arg.replace("{port}", &port).replace("{dir}", &dir)),
-            )
+            .args(["--bind", "127.0.0.1", "--port", &port, "--dir", &dir, "--save", "", "--daemonize", "no"])
+            .args(self.args.iter().map(|arg| arg.replace("{port}", &port).replace("{dir}", &dir)))
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .stdout(log);
         self.child = Some(command.spawn()?);
         let clock = BootClock;
         let end = clock.now() + Duration::from_secs(30);
-        let ready = until(&clock, end, async {
-            while !(self.says_so() && self.answers()) {
-                if let Some(status) = self
-                    .child
-                    .as_mut()
-                    .and_then(|child| child.try_wait().ok().flatten())
-                {
+        let ready = run_until(&clock, end, async {
+            while !(self.is_ready_in_log() && self.is_serving()) {
+                if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
                     return Err(io::Error::other(format!("redis-server ended: {status}")));
                 }
                 clock.sleep(Duration::from_millis(10)).await;
@@ -189,26 +168,24 @@ impl RedisServer {
         });
         match ready.await {
             Some(done) => done,
-            None => Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "redis-server did not answer",
-            )),
+            None => Err(io::Error::new(io::ErrorKind::TimedOut, "redis-server did not answer")),
         }
     }
 
-    fn log(&self) -> PathBuf {
+    fn log_path(&self) -> PathBuf {
         self.dir.path().join("server.log")
     }
 
-    /// It says itself that it listens. Somebody else's server may have taken the port first, and would answer just as well, until it
-    /// is gone.
-    fn says_so(&self) -> bool {
-        std::fs::read_to_string(self.log()).is_ok_and(|log| log.contains("Ready to accept connections"))
+    /// Whether the server's own log says that it listens. Another server may have taken the port
+    /// first, and its replies would look the same.
+    fn is_ready_in_log(&self) -> bool {
+        std::fs::read_to_string(self.log_path()).is_ok_and(|log| log.contains("Ready to accept connections"))
     }
 
-    /// It answers *and* has finished loading. Without TLS and whatever its ACL: an error reply is an answer.
-    fn answers(&self) -> bool {
-        // A server that only listens for TLS has its plain port at 0; that its TLS port accepts must do.
+    /// Whether the server responds and has finished loading. Any ACL will do,
+    /// since an error is a reply too.
+    fn is_serving(&self) -> bool {
+        // With `--tls-port` the plain port is 0. An accepted TCP connection has to suffice.
         let tls_only = self.args.iter().any(|arg| arg == "--tls-port");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let asked = || -> io::Result<bool> {
@@ -242,7 +219,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_on_somebody_elses_port_has_not_started() {
+    async fn server_on_a_taken_port_does_not_start() {
         let theirs = RedisServer::start().await.unwrap();
         let mut ours = RedisServer::start().await.unwrap();
         ours.stop();

@@ -1,25 +1,25 @@
-//! The smallest user that suffices, as the documentation gives it.
+//! The smallest ACL user that suffices, as the documentation gives it.
 
-use leasehold_core::clock::{BootClock, Clock, until};
-use leasehold_core::store::{Answer, Cause, Given, Giving, Renewed, Store};
-
-use crate::stage::{
-    WITHIN, ask, busy, give, grant, name, open, queued, raw, renew, renewal, run, server, token,
+use leasehold_core::clock::{BootClock, Clock, run_until};
+use leasehold_core::store::{
+    AcquireResponse, ReleaseRequest, ReleaseResponse, RenewResponse, Store, StoreErrorKind,
 };
 
-/// The line of the documentation, word for word: what is tested is what is printed there.
-fn documented() -> String {
+use crate::fixture::{
+    CALL_TIMEOUT, acquire_request, expect_busy, expect_granted, name, open, queue_request, raw_connection,
+    release, renew, renew_request, run_command, server, token,
+};
+
+/// The ACL line of the documentation, verbatim: the tests cover exactly what is printed there.
+fn documented_acl_line() -> String {
     let page = include_str!("../../../../docs/stores/redis.md");
-    let line = page
-        .lines()
-        .find(|line| line.starts_with("ACL SETUSER locks "))
-        .unwrap();
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER locks ")).unwrap();
     line.replace(">PASSWORD", ">hunter2")
 }
 
 async fn url_of_user(server: &leasehold_redis::testkit::RedisServer) -> String {
     use std::os::unix::fs::PermissionsExt;
-    let _: () = run(&mut raw(server).await, &documented()).await;
+    let _: () = run_command(&mut raw_connection(server).await, &documented_acl_line()).await;
     let file = server.dir().join("password");
     std::fs::write(&file, "hunter2").unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
@@ -33,36 +33,33 @@ async fn r18_the_documented_user_can_do_everything_we_do() {
     let url = url_of_user(&server).await;
     let (store, other) = (open(&url), open(&url));
     let (mine, waiter) = (token(), token());
-    let granted = grant(&store, &ask("a", &mine)).await;
+    let granted = expect_granted(&store, &acquire_request("a", &mine)).await;
     let bell = other.listen(&name("a"), &waiter);
-    assert!(busy(&other, &queued("a", &waiter)).await.queued);
+    assert!(expect_busy(&other, &queue_request("a", &waiter)).await.queued);
     assert!(matches!(
-        renew(&store, renewal("a", &mine, granted)).await,
-        Renewed::Extended { .. }
+        renew(&store, renew_request("a", &mine, granted)).await,
+        RenewResponse::Extended { .. }
     ));
-    assert_eq!(
-        store.inspect(&name("a"), WITHIN).await.unwrap().unwrap().waiters,
-        Some(1)
-    );
-    assert_eq!(store.list("", 10, WITHIN).await.unwrap().leases.len(), 1);
-    assert_eq!(give(&store, "a", &mine).await, Given::Released);
-    bell.woken().await;
+    assert_eq!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().unwrap().waiters, Some(1));
+    assert_eq!(store.list("", 10, CALL_TIMEOUT).await.unwrap().leases.len(), 1);
+    assert_eq!(release(&store, "a", &mine).await, ReleaseResponse::Released);
+    bell.notified().await;
     assert!(matches!(
-        other.acquire(&queued("a", &waiter), WITHIN).await.unwrap(),
-        Answer::Granted(_)
+        other.acquire(&queue_request("a", &waiter), CALL_TIMEOUT).await.unwrap(),
+        AcquireResponse::Granted(_)
     ));
-    let undo = Giving::undo(name("a"), waiter);
-    assert_eq!(other.release(&undo, WITHIN).await.unwrap(), Given::Released);
-    store.promise(WITHIN).await.unwrap();
-    // With replicas to wait for, too: there are none, and that is the only complaint.
+    let undo = ReleaseRequest::undo(name("a"), waiter);
+    assert_eq!(other.release(&undo, CALL_TIMEOUT).await.unwrap(), ReleaseResponse::Released);
+    store.promise(CALL_TIMEOUT).await.unwrap();
+    // Also with `wait_replicas`: there are no replicas, and that is the only error.
     let waiting = open(&format!("{url}&wait_replicas=1"));
     let failure = waiting
-        .acquire(&ask("b", &token()), std::time::Duration::from_secs(1))
+        .acquire(&acquire_request("b", &token()), std::time::Duration::from_secs(1))
         .await
         .unwrap_err();
     assert!(failure.message().contains("0 of 1"), "{failure}");
-    // Nothing was refused on the way, not even something that we would have done without.
-    let log: Vec<redis::Value> = run(&mut raw(&server).await, "ACL LOG").await;
+    // No command was refused on the way, not even an optional one.
+    let log: Vec<redis::Value> = run_command(&mut raw_connection(&server).await, "ACL LOG").await;
     assert!(log.is_empty(), "{log:?}");
 }
 
@@ -70,7 +67,7 @@ async fn r18_the_documented_user_can_do_everything_we_do() {
 async fn r18_and_nothing_else() {
     let server = server().await;
     let url = url_of_user(&server).await;
-    grant(&open(&url), &ask("a", &token())).await;
+    expect_granted(&open(&url), &acquire_request("a", &token())).await;
     let client = redis::Client::open(server.url().replace("redis://", "redis://locks:hunter2@")).unwrap();
     let mut thief = client.get_multiplexed_async_connection().await.unwrap();
     for forbidden in [
@@ -91,11 +88,8 @@ async fn r18_and_nothing_else() {
         let answer: redis::RedisResult<redis::Value> = command.query_async(&mut thief).await;
         assert_eq!(answer.unwrap_err().code(), Some("NOPERM"), "{forbidden}");
     }
-    let inside: redis::RedisResult<String> = redis::cmd("EVAL")
-        .arg("return redis.call('GET', 'other:key')")
-        .arg(0)
-        .query_async(&mut thief)
-        .await;
+    let inside: redis::RedisResult<String> =
+        redis::cmd("EVAL").arg("return redis.call('GET', 'other:key')").arg(0).query_async(&mut thief).await;
     assert!(inside.is_err());
 }
 
@@ -104,58 +98,59 @@ async fn r18_keys_outside_the_users_rights_are_definitely_denied() {
     let server = server().await;
     let url = url_of_user(&server).await;
     let store = open(&format!("{url}&prefix=elsewhere:"));
-    let failure = store.acquire(&ask("a", &token()), WITHIN).await.unwrap_err();
-    assert!(!failure.unknown && failure.cause == Cause::Denied, "{failure}");
+    let failure = store.acquire(&acquire_request("a", &token()), CALL_TIMEOUT).await.unwrap_err();
+    assert!(!failure.unknown && failure.kind == StoreErrorKind::Denied, "{failure}");
 }
 
 #[tokio::test]
-async fn names_itself_where_it_may_and_goes_on_where_it_may_not() {
+async fn client_name_is_set_only_if_permitted() {
     let server = server().await;
-    let mut cli = raw(&server).await;
-    grant(&open(&server.url()), &ask("a", &token())).await;
+    let mut cli = raw_connection(&server).await;
+    expect_granted(&open(&server.url()), &acquire_request("a", &token())).await;
     let store = open(&server.url());
-    grant(&store, &ask("b", &token())).await;
-    let clients: String = run(&mut cli, "CLIENT LIST").await;
+    expect_granted(&store, &acquire_request("b", &token())).await;
+    let clients: String = run_command(&mut cli, "CLIENT LIST").await;
     assert!(clients.contains("name=leasehold-ask"), "{clients}");
     let url = url_of_user(&server).await;
-    let _: () = run(&mut cli, "ACL SETUSER locks -client|setname -info").await;
-    grant(&open(&url), &ask("c", &token())).await;
+    let _: () = run_command(&mut cli, "ACL SETUSER locks -client|setname -info").await;
+    expect_granted(&open(&url), &acquire_request("c", &token())).await;
 }
 
 #[tokio::test]
-async fn without_the_right_to_publish_locks_work_and_nobody_is_woken() {
+async fn without_publish_rights_locks_work_without_wakeups() {
     let server = server().await;
     let url = url_of_user(&server).await;
-    let _: () = run(&mut raw(&server).await, "ACL SETUSER locks -publish").await;
+    let _: () = run_command(&mut raw_connection(&server).await, "ACL SETUSER locks -publish").await;
     let store = open(&url);
     let (mine, waiter) = (token(), token());
-    grant(&store, &ask("a", &mine)).await;
-    assert!(busy(&store, &queued("a", &waiter)).await.queued);
-    assert_eq!(give(&store, "a", &mine).await, Given::Released);
-    grant(&store, &queued("a", &waiter)).await;
+    expect_granted(&store, &acquire_request("a", &mine)).await;
+    assert!(expect_busy(&store, &queue_request("a", &waiter)).await.queued);
+    assert_eq!(release(&store, "a", &mine).await, ReleaseResponse::Released);
+    expect_granted(&store, &queue_request("a", &waiter)).await;
 }
 
 #[tokio::test]
 async fn without_the_right_to_scan_listing_is_refused() {
     let server = server().await;
     let url = url_of_user(&server).await;
-    let _: () = run(&mut raw(&server).await, "ACL SETUSER locks -scan").await;
-    let failure = open(&url).list("", 10, WITHIN).await.unwrap_err();
-    assert!(!failure.unknown && failure.cause == Cause::Denied, "{failure}");
+    let _: () = run_command(&mut raw_connection(&server).await, "ACL SETUSER locks -scan").await;
+    let failure = open(&url).list("", 10, CALL_TIMEOUT).await.unwrap_err();
+    assert!(!failure.unknown && failure.kind == StoreErrorKind::Denied, "{failure}");
 }
 
 #[tokio::test]
-async fn without_the_right_to_subscribe_nobody_waits_for_a_subscription() {
+async fn without_subscribe_rights_acquires_do_not_wait() {
     let server = server().await;
     let url = url_of_user(&server).await;
-    let _: () = run(&mut raw(&server).await, "ACL SETUSER locks -subscribe").await;
+    let _: () = run_command(&mut raw_connection(&server).await, "ACL SETUSER locks -subscribe").await;
     let store = open(&url);
-    grant(&store, &ask("a", &token())).await;
-    // Half of this limit would be far beyond this test's patience.
-    let (clock, asked) = (BootClock, queued("a", &token()));
-    let answer = until(&clock, clock.now() + WITHIN, store.acquire(&asked, WITHIN * 100)).await;
+    expect_granted(&store, &acquire_request("a", &token())).await;
+    // Half of this limit would be far beyond the limit of this test.
+    let (clock, asked) = (BootClock, queue_request("a", &token()));
+    let answer =
+        run_until(&clock, clock.now() + CALL_TIMEOUT, store.acquire(&asked, CALL_TIMEOUT * 100)).await;
     match answer.unwrap().unwrap() {
-        Answer::Busy(busy) => assert!(!busy.queued),
+        AcquireResponse::Busy(busy) => assert!(!busy.queued),
         other => panic!("{other:?}"),
     }
 }
@@ -164,10 +159,10 @@ async fn without_the_right_to_subscribe_nobody_waits_for_a_subscription() {
 async fn r12_a_right_that_is_missed_inside_a_script_stays_unknown() {
     let server = server().await;
     let url = url_of_user(&server).await;
-    let _: () = run(&mut raw(&server).await, "ACL SETUSER locks -del").await;
+    let _: () = run_command(&mut raw_connection(&server).await, "ACL SETUSER locks -del").await;
     let (store, mine) = (open(&url), token());
-    grant(&store, &ask("a", &mine)).await;
-    let giving = Giving::owned(name("a"), mine);
-    let failure = store.release(&giving, WITHIN).await.unwrap_err();
-    assert!(failure.unknown && failure.cause == Cause::Denied, "{failure}");
+    expect_granted(&store, &acquire_request("a", &mine)).await;
+    let giving = ReleaseRequest::by_owner(name("a"), mine);
+    let failure = store.release(&giving, CALL_TIMEOUT).await.unwrap_err();
+    assert!(failure.unknown && failure.kind == StoreErrorKind::Denied, "{failure}");
 }

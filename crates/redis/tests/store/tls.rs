@@ -1,14 +1,14 @@
-//! TLS with a CA of one's own.
+//! TLS with a private CA.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use leasehold_core::store::{Cause, Store};
+use leasehold_core::store::{Store, StoreErrorKind};
 use leasehold_redis::testkit::RedisServer;
 
-use crate::stage::{WITHIN, ask, grant, open, token};
+use crate::fixture::{CALL_TIMEOUT, acquire_request, expect_granted, open, token};
 
-/// Makes a certificate authority and a certificate for 127.0.0.1 signed by it.
+/// Creates a certificate authority, and a certificate for 127.0.0.1 signed by it.
 fn certificates(dir: &Path) -> [PathBuf; 3] {
     let at = |file: &str| dir.join(file).display().to_string();
     let openssl = |args: &[&str]| {
@@ -16,38 +16,15 @@ fn certificates(dir: &Path) -> [PathBuf; 3] {
         assert!(done.expect("openssl must be installed").success(), "{args:?}");
     };
     std::fs::write(dir.join("ext"), "subjectAltName=IP:127.0.0.1\n").unwrap();
-    let key = [
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ];
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
     let with = |more: &[&str]| {
         let mut args = vec!["req"];
         args.extend(key);
         args.extend(more);
         openssl(&args);
     };
-    with(&[
-        "-x509",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=test-ca",
-        "-keyout",
-        &at("ca.key"),
-        "-out",
-        &at("ca.pem"),
-    ]);
-    with(&[
-        "-subj",
-        "/CN=redis",
-        "-keyout",
-        &at("server.key"),
-        "-out",
-        &at("server.csr"),
-    ]);
+    with(&["-x509", "-days", "2", "-subj", "/CN=test-ca", "-keyout", &at("ca.key"), "-out", &at("ca.pem")]);
+    with(&["-subj", "/CN=redis", "-keyout", &at("server.key"), "-out", &at("server.csr")]);
     openssl(&[
         "x509",
         "-req",
@@ -72,7 +49,7 @@ fn certificates(dir: &Path) -> [PathBuf; 3] {
 async fn r18_tls_with_the_right_authority_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let [ca, cert, key] = certificates(dir.path()).map(|path| path.display().to_string());
-    let server = RedisServer::with(&[
+    let server = RedisServer::start_with(&[
         "--port",
         "0",
         "--tls-port",
@@ -90,21 +67,12 @@ async fn r18_tls_with_the_right_authority_and_no_other() {
     .unwrap();
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let trusting = open(&format!("{url}?ca_file={ca}"));
-    grant(&trusting, &ask("a", &token())).await;
+    expect_granted(&trusting, &acquire_request("a", &token())).await;
 
-    // Without that CA nothing is sent; over plain TCP nothing is understood.
-    let failure = open(&url).acquire(&ask("b", &token()), WITHIN).await.unwrap_err();
-    assert!(
-        !failure.unknown && failure.cause == Cause::Misconfigured,
-        "{failure}"
-    );
+    // Without that CA no command is sent; over plain TCP the server does not understand us.
+    let failure = open(&url).acquire(&acquire_request("b", &token()), CALL_TIMEOUT).await.unwrap_err();
+    assert!(!failure.unknown && failure.kind == StoreErrorKind::Misconfigured, "{failure}");
     assert!(failure.message().contains("ca_file="), "{failure}");
     let plain = open(&url.replace("rediss", "redis"));
-    assert!(
-        !plain
-            .acquire(&ask("b", &token()), WITHIN)
-            .await
-            .unwrap_err()
-            .unknown
-    );
+    assert!(!plain.acquire(&acquire_request("b", &token()), CALL_TIMEOUT).await.unwrap_err().unknown);
 }

@@ -1,7 +1,8 @@
-//! The one way in: every request passes here, in this order, before a handler sees it.
+//! The middleware that every request passes before its handler runs.
 //!
-//! Not from a foreign page; a route that was declared; an identity; within its rate; a body within its limits; a right on
-//! what the request is about. What is missing is answered here, and nothing has happened then.
+//! In this order it checks the origin, the route's rule, the caller's identity, its rate, the
+//! body's limits, and the right on the request's target. A failed check is answered here, and the
+//! handler has not run.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,43 +15,42 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use leasehold::clock::until;
+use leasehold::clock::run_until;
+use leasehold_wire::ErrorCode;
 
-use super::{Grant, Principal, Request, Rule, Rules, browser};
-use crate::app::App;
-use crate::peer::Peer;
-use crate::problem::Refusal;
+use super::{AuthRequest, Grant, Principal, Rule, Rules};
+use crate::api::problem::Refusal;
+use crate::state::app::App;
+use crate::transport::browser;
+use crate::transport::peer::Peer;
 
-/// What the gate works with.
+/// The state of the middleware.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     pub(crate) app: Arc<App>,
     pub(crate) rules: Arc<Rules>,
 }
 
-/// The middleware.
-pub(crate) async fn pass(State(gate): State<Gate>, request: HttpRequest, next: Next) -> Response {
+/// Admits a request, runs the handler, and adds the common response headers.
+pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, next: Next) -> Response {
     let app = Arc::clone(&gate.app);
+    // From the injected randomness, so that simulated runs repeat exactly.
     let id = format!("{:016x}", app.random.bits());
     let method = request.method().clone();
-    let route = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or("(none)", MatchedPath::as_str)
-        .to_owned();
+    let route = request.extensions().get::<MatchedPath>().map_or("(none)", MatchedPath::as_str).to_owned();
     let started = app.clock.now();
-    // Boxed, so that a request that waits for an hour does not carry what letting it in took.
+    // Boxed: a long poll would otherwise carry the state of admission for its whole wait.
     let (who, mut response) = match Box::pin(gate.admit(request, &route)).await {
         Ok((who, request)) => {
-            // A defect in a handler is one request's, not the connection's, and says nothing to the outside.
+            // A panic in a handler costs one request, not the connection, and reveals nothing to
+            // the caller.
             let handled = AssertUnwindSafe(next.run(request)).catch_unwind().await;
             let response = handled.unwrap_or_else(|_| {
                 tracing::error!(route, request = id, "a handler panicked");
                 Refusal::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal",
+                    ErrorCode::Internal,
                     "something went wrong in the daemon; its log has more under the request id",
                 )
                 .into_response()
@@ -60,17 +60,17 @@ pub(crate) async fn pass(State(gate): State<Gate>, request: HttpRequest, next: N
         Err(refusal) => ("-".to_owned(), refusal.into_response()),
     };
     let took = app.clock.now().since(started);
-    // The route, not the path: names belong to their namespaces, also in logs.
+    // Log the route, not the path: lock names are confidential to their namespace, also in logs.
     tracing::debug!(
         %method, route, status = response.status().as_u16(), who, request = id, took = ?took,
         "request"
     );
-    dress(response.headers_mut(), &id);
+    add_common_headers(response.headers_mut(), &id);
     response
 }
 
-/// What every answer carries.
-fn dress(headers: &mut HeaderMap, id: &str) {
+/// Adds the headers that every response carries, unless the handler has set them.
+fn add_common_headers(headers: &mut HeaderMap, id: &str) {
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert("x-request-id", id);
     }
@@ -80,9 +80,7 @@ fn dress(headers: &mut HeaderMap, id: &str) {
         ("referrer-policy", "no-referrer"),
         ("x-frame-options", "DENY"),
     ] {
-        headers
-            .entry(name)
-            .or_insert_with(|| HeaderValue::from_static(value));
+        headers.entry(name).or_insert_with(|| HeaderValue::from_static(value));
     }
     headers.entry("content-security-policy").or_insert_with(|| {
         HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; base-uri 'none'")
@@ -92,30 +90,29 @@ fn dress(headers: &mut HeaderMap, id: &str) {
 impl Gate {
     async fn admit(&self, request: HttpRequest, route: &str) -> Result<(Principal, HttpRequest), Refusal> {
         let (mut parts, body) = request.into_parts();
-        // With certificates, TLS has asked who it is: a page cannot show one that its browser was not given.
-        browser::check(&parts, self.app.tokens.is_none() && !self.app.config.mutual())?;
-        let rule = self.rule(&parts, route)?;
+        // With client certificates TLS has identified the caller, and a page cannot use a
+        // certificate that its browser does not have.
+        browser::check_origin(&parts, self.app.tokens.is_none() && !self.app.config.requires_client_certs())?;
+        let rule = self.find_rule(&parts, route)?;
         let who = match rule {
             Some(rule) if rule.role.is_some() => self.identify(&parts)?,
-            _ => Principal::nobody(),
+            _ => Principal::anonymous(),
         };
-        let hurry = parts.extensions.get::<Peer>().and_then(|peer| peer.hurry);
-        let who = who.in_passing(hurry.is_some());
+        let hurry = parts.extensions.get::<Peer>().and_then(|peer| peer.reserved_timeout);
+        let who = who.on_reserved_connection(hurry.is_some());
         if let Some(rule) = rule {
-            self.app
-                .limits
-                .take(who.id(), rule.budget, self.app.clock.now())
-                .map_err(|wait| {
-                    Refusal::new(
-                        StatusCode::TOO_MANY_REQUESTS,
-                        "rate_limited",
-                        "you ask more often than this daemon allows; come again later",
-                    )
-                    .retry_after(wait)
-                })?;
+            self.app.limits.take(who.id(), rule.budget, self.app.clock.now()).map_err(|wait| {
+                Refusal::new(
+                    ErrorCode::RateLimited,
+                    "this client exceeds the request rate of this daemon; retry later",
+                )
+                .retry_after(wait)
+            })?;
         }
-        let own = rule.and_then(|rule| rule.body).unwrap_or(0);
-        let body = self.read(body, own, hurry).await?;
+        // After the rate limit: a body costs memory and time, a rate check does not. Before the
+        // rights: a rule's target may be in the body.
+        let own = rule.and_then(|rule| rule.max_body).unwrap_or(0);
+        let body = self.read_body(body, own, hurry).await?;
         if let Some(rule) = rule {
             self.authorize(&mut parts, &body, rule, &who).await?;
         }
@@ -123,87 +120,69 @@ impl Gate {
         Ok((who, HttpRequest::from_parts(parts, Body::from(body))))
     }
 
-    /// The route's rule; `None` if there is no such route, which the router says itself.
-    fn rule(&self, parts: &Parts, route: &str) -> Result<Option<&Rule>, Refusal> {
+    /// The route's rule. `None` if no such route exists, which the router reports itself.
+    fn find_rule(&self, parts: &Parts, route: &str) -> Result<Option<&Rule>, Refusal> {
         if parts.extensions.get::<MatchedPath>().is_none() {
             return Ok(None);
         }
-        if let Some(rule) = self.rules.of(&parts.method, route) {
+        if let Some(rule) = self.rules.find(&parts.method, route) {
             return Ok(Some(rule));
         }
         match self.rules.methods(route) {
-            Some(methods) => Err(Refusal::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                format!("this path takes {methods}"),
-            )
-            .allow(methods)),
+            Some(methods) => {
+                Err(Refusal::new(ErrorCode::MethodNotAllowed, format!("this path takes {methods}"))
+                    .allow(methods))
+            }
             None => Err(Refusal::new(
-                StatusCode::FORBIDDEN,
-                "forbidden",
-                "nobody has said who may use this route, so nobody may",
+                ErrorCode::Forbidden,
+                "no access rule covers this route, so no caller may use it",
             )),
         }
     }
 
     fn identify(&self, parts: &Parts) -> Result<Principal, Refusal> {
         let Some(tokens) = &self.app.tokens else {
-            if !self.app.config.mutual() {
+            if !self.app.config.requires_client_certs() {
                 return Ok(Principal::local());
             }
-            // Without a file that says more, every certificate that the authority has signed may do everything.
+            // Without a tokens file, every certificate signed by the configured authority has all
+            // rights.
             let name = parts.extensions.get::<Peer>().and_then(|peer| peer.names.first());
             return name
                 .map(|name| Principal::new(&format!("san:{name}"), [Grant::everything()]))
                 .ok_or_else(|| Refusal::unauthorized("your certificate has no name (SAN)"));
         };
         if let Some(value) = parts.headers.get(AUTHORIZATION) {
-            // A token that is wrong is not a certificate that is right.
+            // A wrong token is refused even when the certificate is good. Falling back would hide
+            // the mistake.
             return value
                 .to_str()
                 .ok()
-                .and_then(bearer)
+                .and_then(bearer_token)
                 .and_then(|token| tokens.find(token))
                 .ok_or_else(|| Refusal::unauthorized("this API token is not known here, or has expired"));
         }
         let peer = parts.extensions.get::<Peer>();
-        peer.and_then(|peer| tokens.find_client(&peer.names))
-            .ok_or_else(|| {
-                Refusal::unauthorized(
-                    "who are you? send `authorization: Bearer lk_…`, or a client certificate",
-                )
-            })
+        peer.and_then(|peer| tokens.find_client(&peer.names)).ok_or_else(|| {
+            Refusal::unauthorized("who are you? send `authorization: Bearer lk_…`, or a client certificate")
+        })
     }
 
-    async fn read(&self, body: Body, own: usize, hurry: Option<Duration>) -> Result<Vec<u8>, Refusal> {
+    async fn read_body(&self, body: Body, own: usize, hurry: Option<Duration>) -> Result<Vec<u8>, Refusal> {
         let (app, limit) = (&self.app, self.app.config.body_limit.max(own));
         let patience = app.config.body_timeout;
         let end = app.clock.now() + hurry.map_or(patience, |hurry| hurry.min(patience));
-        let too_large = || {
-            Refusal::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "too_large",
-                format!("a body has at most {limit} bytes"),
-            )
-        };
-        // Announced: not worth waiting for.
+        let too_large = || Refusal::new(ErrorCode::TooLarge, format!("a body has at most {limit} bytes"));
+        // Refuse by the announced length, before reading a body that is too large.
         if usize::try_from(body.size_hint().lower()).map_or(true, |announced| announced > limit) {
             return Err(too_large());
         }
         let reading = Limited::new(body, limit).collect();
-        match until(&*app.clock, end, reading).await {
+        match run_until(&*app.clock, end, reading).await {
             Some(Ok(body)) => Ok(body.to_bytes().into()),
             Some(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
-            Some(Err(_)) => Err(Refusal::new(
-                StatusCode::BAD_REQUEST,
-                "bad_request",
-                "the body was cut off",
-            )),
-            None => Err(Refusal::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "request_timeout",
-                "the body did not come in time",
-            )),
+            Some(Err(_)) => Err(Refusal::new(ErrorCode::BadRequest, "the body was cut off")),
+            None => Err(Refusal::new(ErrorCode::RequestTimeout, "the body did not come in time")),
         }
     }
 
@@ -217,17 +196,11 @@ impl Gate {
         let Some(role) = rule.role else { return Ok(()) };
         let params = RawPathParams::from_request_parts(parts, &())
             .await
-            .map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "bad_request", "the path is not UTF-8"))?;
-        let params: Vec<_> = params
-            .iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect();
-        let target = rule.space.target(&Request {
-            parts,
-            params: &params,
-            body,
-        })?;
+            .map_err(|_| Refusal::new(ErrorCode::BadRequest, "the path is not UTF-8"))?;
+        let params: Vec<_> = params.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let target = rule.target.resolve(&AuthRequest { app: &self.app, parts, params: &params, body })?;
         if who.may(role, &target) {
+            parts.extensions.insert(target);
             Ok(())
         } else if rule.hidden {
             Err(Refusal::not_found("there is nothing at this path"))
@@ -237,7 +210,7 @@ impl Gate {
     }
 }
 
-fn bearer(value: &str) -> Option<&str> {
+fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

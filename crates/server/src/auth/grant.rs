@@ -1,17 +1,17 @@
-//! A role on a scope: `hold:job` is the right to hold locks whose names begin with `job:`.
+//! A grant is a role on a scope: `hold:job` allows holding locks whose names begin with `job:`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use leasehold::Invalid;
+use leasehold::InvalidInput;
 
 use super::Scope;
 
-/// What one may do. Each may do what those before it may.
+/// What a principal may do. Each role includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// Look: list, show, events, history, policies.
+    /// Read only: list, show, events, history, policies.
     Read,
     /// Acquire, renew, release.
     Hold,
@@ -20,7 +20,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As grants spell it.
+    /// The word for this role in a grant, for example in the tokens file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,40 +40,34 @@ impl fmt::Display for Role {
 /// A role on a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// What one may do.
+    /// The role; a higher role also satisfies rules that require a lower one.
     pub role: Role,
-    /// With which names.
+    /// The names on which the role applies.
     pub scope: Scope,
 }
 
 impl Grant {
-    /// Everything.
+    /// `admin:*`: every action on every name.
     #[must_use]
     pub fn everything() -> Self {
-        Self {
-            role: Role::Admin,
-            scope: Scope::everything(),
-        }
+        Self { role: Role::Admin, scope: Scope::everything() }
     }
 }
 
 impl FromStr for Grant {
-    type Err = Invalid;
+    type Err = InvalidInput;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidInput> {
         let refuse = || {
             let allowed = "must be read:SCOPE, hold:SCOPE or admin:SCOPE, e.g. hold:job or read:*";
-            Invalid::new("grant", text, allowed)
+            InvalidInput::new("grant", text, allowed)
         };
         let (role, scope) = text.split_once(':').ok_or_else(refuse)?;
         let role = [Role::Read, Role::Hold, Role::Admin]
             .into_iter()
             .find(|known| known.as_str() == role)
             .ok_or_else(refuse)?;
-        Ok(Self {
-            role,
-            scope: scope.parse()?,
-        })
+        Ok(Self { role, scope: scope.parse()? })
     }
 }
 

@@ -1,10 +1,9 @@
-//! Who asks, and what they may: deny by default, in one middleware.
+//! Authentication and authorization: deny by default, in one middleware.
 //!
-//! [`Grant`]s give a [`Role`] on a [`Scope`] of names to a [`Principal`], which [`Tokens`] finds by its API token or
-//! certificate. Every route is registered with a [`Rule`]; the `gate` asks it before anything else happens. A route
-//! without a rule is refused.
+//! A [`Grant`] gives a [`Role`] on a [`Scope`] of names to a [`Principal`]. [`Tokens`] finds the
+//! principal by its API token or client certificate. Every route is registered with a [`Rule`],
+//! which `gate` enforces before the handler runs. A route without a rule is refused.
 
-pub(crate) mod browser;
 pub(crate) mod gate;
 mod grant;
 mod limit;
@@ -14,8 +13,8 @@ mod scope;
 mod tokens;
 
 pub use grant::{Grant, Role};
-pub use limit::{Limits, Rate};
+pub use limit::{Rate, RateLimits};
 pub use principal::Principal;
-pub use rule::{Budget, Look, Request, Rule, Rules, Space, Target};
+pub use rule::{AuthRequest, Budget, Rule, Rules, Target, TargetResolver, TargetSource};
 pub use scope::Scope;
 pub use tokens::{NewToken, Tokens, TokensError};

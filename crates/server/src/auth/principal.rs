@@ -1,4 +1,4 @@
-//! Someone who asks, with their rights.
+//! An identified caller and its rights.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,92 +7,84 @@ use leasehold::Name;
 
 use super::{Grant, Role, Scope, Target};
 
-/// Who asks. Cheap to clone.
+/// An identified caller with its grants. Cheap to clone.
 #[derive(Clone)]
 pub struct Principal {
     id: Arc<str>,
     grants: Arc<[Grant]>,
-    /// It asks over one of the last connections.
-    in_passing: bool,
+    /// The request arrived on one of the reserved connections, where no request may wait.
+    on_reserved_connection: bool,
 }
 
 impl Principal {
-    /// Someone with these rights. `id` is public: it stands in logs and in the audit log.
+    /// A caller with these grants. `id` is public: it appears in logs and in the audit log.
     #[must_use]
     pub fn new(id: &str, grants: impl Into<Arc<[Grant]>>) -> Self {
-        Self {
-            id: id.into(),
-            grants: grants.into(),
-            in_passing: false,
-        }
+        Self { id: id.into(), grants: grants.into(), on_reserved_connection: false }
     }
 
-    /// The same, asking over one of the last connections: it is answered at once, or told to come again, so that whoever must
-    /// renew finds one.
+    /// Marks the request as arrived on a reserved connection. It must be answered at once, so that
+    /// renewals always find a free connection.
     #[must_use]
-    pub(crate) fn in_passing(mut self, is_so: bool) -> Self {
-        self.in_passing = is_so;
+    pub(crate) fn on_reserved_connection(mut self, is_so: bool) -> Self {
+        self.on_reserved_connection = is_so;
         self
     }
 
-    /// May keep its connection for as long as it waits.
+    /// Whether the request may wait, and so keep its connection busy.
     pub(crate) fn may_wait(&self) -> bool {
-        !self.in_passing
+        !self.on_reserved_connection
     }
 
-    /// Everybody on this machine, if no tokens are configured.
+    /// The caller when no tokens are configured: any process on this machine, with all rights.
     #[must_use]
     pub fn local() -> Self {
         Self::new("local", [Grant::everything()])
     }
 
-    /// Nobody: for routes that are open to all.
+    /// The caller of routes that need no identity. It has no grants.
     #[must_use]
-    pub fn nobody() -> Self {
+    pub fn anonymous() -> Self {
         Self::new("nobody", [])
     }
 
-    /// The public name.
+    /// The public id, as logs and the audit log show it.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Everything it may do.
+    /// All grants of this caller.
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
-    /// May do this there.
+    /// Whether a grant covers `role` on `target`.
     #[must_use]
     pub fn may(&self, role: Role, target: &Target) -> bool {
         self.grants.iter().any(|grant| {
             grant.role >= role
                 && match target {
-                    Target::Whole => grant.scope.is_everything(),
-                    // Somewhere at all: the handler shows only what `covers` lets through.
-                    Target::Own => true,
+                    Target::Daemon => grant.scope.is_everything(),
+                    // Any grant of this role suffices: the handler filters the result with
+                    // `covers`.
+                    Target::Visible => true,
                     Target::Name(name) => grant.scope.covers(name),
                     Target::Namespace(namespace) => grant.scope.covers_namespace(namespace),
                 }
         })
     }
 
-    /// May do this with this name.
+    /// Whether a grant covers `role` on this name.
     #[must_use]
     pub fn covers(&self, role: Role, name: &Name) -> bool {
-        self.grants
-            .iter()
-            .any(|grant| grant.role >= role && grant.scope.covers(name))
+        self.grants.iter().any(|grant| grant.role >= role && grant.scope.covers(name))
     }
 
-    /// Where it may do this.
+    /// The scopes on which this caller has at least `role`.
     pub fn scopes(&self, role: Role) -> impl Iterator<Item = &Scope> {
-        self.grants
-            .iter()
-            .filter(move |grant| grant.role >= role)
-            .map(|grant| &grant.scope)
+        self.grants.iter().filter(move |grant| grant.role >= role).map(|grant| &grant.scope)
     }
 }
 

@@ -1,15 +1,16 @@
-//! What a route demands of who calls it. Declared where the route is registered; the gate knows no other way in.
+//! What a route requires of its caller. Rules are declared where the route is registered; the gate
+//! admits no other way.
 //!
-//! To add routes from another crate, give the router and its rules to [`Mount`](crate::Mount):
+//! To add routes from another crate, pass the router and its rules to [`Mount`](crate::Mount):
 //!
 //! ```
 //! use axum::{Router, routing::post};
 //! use http::Method;
-//! use leasehold_server::{Mount, auth::{Role, Rule, Space}};
+//! use leasehold_server::{Mount, auth::{Role, Rule, TargetSource}};
 //!
 //! async fn submit() -> &'static str { "submitted" }
 //! let jobs = Mount::new(Router::new().route("/v1/jobs", post(submit)))
-//!     .rule(Method::POST, "/v1/jobs", Rule::new(Role::Hold, Space::Fixed("job")));
+//!     .rule(Method::POST, "/v1/jobs", Rule::new(Role::Hold, TargetSource::Fixed("job")));
 //! ```
 //!
 //! A route of that router without a rule is refused with 403.
@@ -23,34 +24,36 @@ use http::request::Parts;
 use leasehold::Name;
 
 use super::Role;
-use crate::problem::Refusal;
+use crate::api::problem::Refusal;
+use crate::state::app::App;
 
-/// What a request is about, as a right must cover it.
+/// What a request acts on. A grant must cover it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The daemon as a whole: needs a grant on `*`.
-    Whole,
-    /// What the caller may see, wherever that is: the handler leaves out the rest.
-    Own,
-    /// One name.
+    /// The daemon as a whole; requires a grant on `*`.
+    Daemon,
+    /// Whatever the caller may see; the handler filters its result by the caller's grants.
+    Visible,
+    /// One lock name.
     Name(Name),
-    /// A whole namespace.
+    /// All names of a namespace.
     Namespace(String),
 }
 
-/// What an extractor looks at: the head, the parameters of the path, and the body.
+/// The parts of a request that determine its target: head, path parameters and body.
 #[derive(Debug)]
-pub struct Request<'a> {
-    /// Method, path, headers.
+pub struct AuthRequest<'a> {
+    pub(crate) app: &'a App,
+    /// Method, path and headers.
     pub parts: &'a Parts,
-    /// The parameters of the path, decoded.
+    /// The path parameters, percent-decoded.
     pub params: &'a [(String, String)],
-    /// The body.
+    /// The whole body, already read within the route's limits.
     pub body: &'a [u8],
 }
 
-impl Request<'_> {
-    /// A parameter of the path.
+impl AuthRequest<'_> {
+    /// The path parameter of this name.
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&str> {
         let found = self.params.iter().find(|(key, _)| key == name);
@@ -58,141 +61,136 @@ impl Request<'_> {
     }
 }
 
-/// Finds out what a request is about.
-pub type Look = Arc<dyn Fn(&Request<'_>) -> Result<Target, Refusal> + Send + Sync>;
+/// A function that determines a request's target, or refuses the request.
+pub type TargetResolver = Arc<dyn Fn(&AuthRequest<'_>) -> Result<Target, Refusal> + Send + Sync>;
 
-/// Where in a request stands what it is about.
+/// Where a request names its target.
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum Space {
-    /// About the daemon as a whole.
-    Whole,
-    /// About what the caller may see; the handler leaves out the rest.
-    Own,
+pub enum TargetSource {
+    /// The target is the daemon as a whole.
+    Daemon,
+    /// The target is whatever the caller may see; the handler filters its result.
+    Visible,
     /// The lock's name is the path's `{name}`.
     Name,
     /// The namespace is the path's `{namespace}`.
     Namespace,
     /// The lock's name is the field `name` of the JSON body.
     BodyName,
-    /// Always this namespace.
+    /// The target is always this namespace.
     Fixed(&'static str),
-    /// As this says.
-    Look(Look),
+    /// A function determines the target.
+    Resolve(TargetResolver),
 }
 
-impl Space {
-    /// As this function says; an error is the answer.
-    pub fn look(look: impl Fn(&Request<'_>) -> Result<Target, Refusal> + Send + Sync + 'static) -> Self {
-        Self::Look(Arc::new(look))
+impl TargetSource {
+    /// Determines the target with a function; its error becomes the response.
+    pub fn resolver(
+        look: impl Fn(&AuthRequest<'_>) -> Result<Target, Refusal> + Send + Sync + 'static,
+    ) -> Self {
+        Self::Resolve(Arc::new(look))
     }
 
-    /// What this request is about.
+    /// The target of this request.
     ///
     /// # Errors
-    /// It cannot be found out: the request makes no sense.
-    pub(crate) fn target(&self, request: &Request<'_>) -> Result<Target, Refusal> {
+    /// The request does not name a valid target.
+    pub(crate) fn resolve(&self, request: &AuthRequest<'_>) -> Result<Target, Refusal> {
         match self {
-            Self::Whole => Ok(Target::Whole),
-            Self::Own => Ok(Target::Own),
-            Self::Name => Ok(Target::Name(Name::new(
-                request.param("name").unwrap_or_default(),
-            )?)),
-            Self::Namespace => Ok(Target::Namespace(
-                request.param("namespace").unwrap_or_default().to_owned(),
-            )),
+            Self::Daemon => Ok(Target::Daemon),
+            Self::Visible => Ok(Target::Visible),
+            Self::Name => Ok(Target::Name(Name::new(request.param("name").unwrap_or_default())?)),
+            Self::Namespace => {
+                Ok(Target::Namespace(request.param("namespace").unwrap_or_default().to_owned()))
+            }
             Self::BodyName => {
                 #[derive(serde::Deserialize)]
-                struct Named {
+                struct NamedBody {
                     name: String,
                 }
-                let named: Named = crate::document::read(request.body)?;
+                let named: NamedBody = crate::api::document::parse_json(request.body)?;
                 Ok(Target::Name(Name::new(&named.name)?))
             }
             Self::Fixed(namespace) => Ok(Target::Namespace((*namespace).to_owned())),
-            Self::Look(look) => look(request),
+            Self::Resolve(look) => look(request),
         }
     }
 }
 
-impl fmt::Debug for Space {
+impl fmt::Debug for TargetSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Whole => "whole",
-            Self::Own => "own",
+            Self::Daemon => "whole",
+            Self::Visible => "own",
             Self::Name => "name",
             Self::Namespace => "namespace",
             Self::BodyName => "name in the body",
             Self::Fixed(namespace) => namespace,
-            Self::Look(_) => "looked up",
+            Self::Resolve(_) => "looked up",
         })
     }
 }
 
-/// Out of which budget a request is paid.
+/// The rate budget that a request is charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
-    /// The caller's rate.
-    Asking,
-    /// What is reserved for renewals and releases: a flood of acquires cannot use it up.
-    Keeping,
+    /// The caller's ordinary request rate.
+    Requests,
+    /// Reserved for renewals and releases: a flood of acquires cannot use it up.
+    Renewals,
 }
 
-/// What a route demands.
+/// What a route requires.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// The least role; none for routes that are open to everybody.
+    /// The lowest role that may call the route; `None` opens it to callers without an identity.
     pub role: Option<Role>,
-    /// On what.
-    pub space: Space,
-    /// Paid out of.
+    /// Where the request names the target that a grant must cover.
+    pub target: TargetSource,
+    /// The rate budget that calls are charged to.
     pub budget: Budget,
-    /// Someone without the right is told that there is nothing, not that it is forbidden.
+    /// Answer 404 instead of 403 to a caller without the right, so that it cannot probe which ids
+    /// exist.
     pub hidden: bool,
-    /// The longest body, if it may be longer than the daemon's own limit.
-    pub body: Option<usize>,
+    /// A body limit for this route, if larger than the daemon's.
+    pub max_body: Option<usize>,
 }
 
 impl Rule {
-    /// This role on that.
+    /// Requires this role on the target.
     #[must_use]
-    pub fn new(role: Role, space: Space) -> Self {
-        Self {
-            role: Some(role),
-            space,
-            budget: Budget::Asking,
-            hidden: false,
-            body: None,
-        }
+    pub fn new(role: Role, space: TargetSource) -> Self {
+        Self { role: Some(role), target: space, budget: Budget::Requests, hidden: false, max_body: None }
     }
 
-    /// Open to everybody, without an identity.
+    /// Open to every caller, without an identity.
     #[must_use]
     pub fn open() -> Self {
         Self {
             role: None,
-            space: Space::Whole,
-            budget: Budget::Asking,
+            target: TargetSource::Daemon,
+            budget: Budget::Requests,
             hidden: false,
-            body: None,
+            max_body: None,
         }
     }
 
-    /// Paid out of the budget for renewals and releases.
+    /// Charges calls to the budget for renewals and releases.
     #[must_use]
-    pub fn keeping(mut self) -> Self {
-        self.budget = Budget::Keeping;
+    pub fn renewal_budget(mut self) -> Self {
+        self.budget = Budget::Renewals;
         self
     }
 
-    /// A body may be as long as this.
+    /// Allows bodies of up to `longest` bytes.
     #[must_use]
-    pub fn body(mut self, longest: usize) -> Self {
-        self.body = Some(longest);
+    pub fn max_body(mut self, longest: usize) -> Self {
+        self.max_body = Some(longest);
         self
     }
 
-    /// To those without the right, there is nothing there.
+    /// Answers 404 instead of 403 to a caller without the right.
     #[must_use]
     pub fn hidden(mut self) -> Self {
         self.hidden = true;
@@ -205,27 +203,20 @@ impl Rule {
 pub struct Rules(BTreeMap<String, BTreeMap<String, Rule>>);
 
 impl Rules {
-    /// Declares one.
+    /// Declares the rule of a route; a second declaration replaces the first.
     pub fn declare(&mut self, method: &Method, path: &str, rule: Rule) {
-        self.0
-            .entry(path.to_owned())
-            .or_default()
-            .insert(method.to_string(), rule);
+        self.0.entry(path.to_owned()).or_default().insert(method.to_string(), rule);
     }
 
-    /// The rule of a route.
+    /// The rule of a route, if one is declared.
     #[must_use]
-    pub fn of(&self, method: &Method, path: &str) -> Option<&Rule> {
-        // Where there is GET there is HEAD.
-        let method = if *method == Method::HEAD {
-            "GET"
-        } else {
-            method.as_str()
-        };
+    pub fn find(&self, method: &Method, path: &str) -> Option<&Rule> {
+        // axum serves HEAD with the GET handler, so the GET rule applies.
+        let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
         self.0.get(path)?.get(method)
     }
 
-    /// The methods that a path takes; `None` if nothing is declared for it.
+    /// The methods that a path accepts; `None` if nothing is declared for it.
     #[must_use]
     pub fn methods(&self, path: &str) -> Option<String> {
         let methods = self.0.get(path)?;
@@ -235,9 +226,7 @@ impl Rules {
     /// Every route: method, path, rule.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &Rule)> {
         self.0.iter().flat_map(|(path, methods)| {
-            methods
-                .iter()
-                .map(move |(method, rule)| (method.as_str(), path.as_str(), rule))
+            methods.iter().map(move |(method, rule)| (method.as_str(), path.as_str(), rule))
         })
     }
 }

@@ -1,31 +1,33 @@
-//! Which names a grant is about: a prefix of whole segments, so that `team` is not `team2`.
+//! The names that a grant covers: a prefix of whole segments, so that `team` does not cover
+//! `team2`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use leasehold::{Invalid, Name};
+use leasehold::{InvalidInput, Name};
 
-/// Segments of names, parted by `:`; none is everything.
+/// Leading segments of names, separated by `:`. No segments covers everything.
 ///
-/// The first is the name's namespace, as events and metrics know it: `job:42` is in `job`, `backup` in `default`. More
-/// of them narrow it: `res:tenant-1` covers `res:tenant-1:gpu` and not `res:tenant-10:gpu`.
+/// The first segment is the namespace, as events and metrics use it: `job:42` is in `job`, `backup`
+/// in `default`. Further segments narrow the scope: `res:tenant-1` covers `res:tenant-1:gpu` but
+/// not `res:tenant-10:gpu`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope(Vec<String>);
 
 impl Scope {
-    /// Everything.
+    /// The scope `*`, which covers every name.
     #[must_use]
     pub fn everything() -> Self {
         Self(Vec::new())
     }
 
-    /// It is everything.
+    /// Whether this is the scope `*`.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The name is in it.
+    /// Whether the scope covers this name.
     #[must_use]
     pub fn covers(&self, name: &Name) -> bool {
         let (namespace, rest) = split(name);
@@ -37,7 +39,7 @@ impl Scope {
             .all(|(mine, theirs)| mine.map(String::as_str) == theirs)
     }
 
-    /// The whole namespace is in it.
+    /// Whether the scope covers every name of this namespace.
     #[must_use]
     pub fn covers_namespace(&self, namespace: &str) -> bool {
         match self.0.as_slice() {
@@ -47,11 +49,11 @@ impl Scope {
         }
     }
 
-    /// What all its names begin with; nothing if they need not begin alike.
+    /// The common prefix of all covered names; empty if they have none.
     #[must_use]
     pub fn prefix(&self) -> String {
         match self.0.as_slice() {
-            // Names without a namespace are in `default` too.
+            // `default` also contains names without a namespace, so they share no prefix.
             [] => String::new(),
             [first, ..] if first == "default" => String::new(),
             all => all.join(":"),
@@ -59,7 +61,7 @@ impl Scope {
     }
 }
 
-/// A name's namespace and what follows it.
+/// Splits a name into its namespace and the rest.
 fn split(name: &Name) -> (&str, &str) {
     let namespace = name.namespace();
     let rest = match name.as_str().split_once(':') {
@@ -70,18 +72,18 @@ fn split(name: &Name) -> (&str, &str) {
 }
 
 impl FromStr for Scope {
-    type Err = Invalid;
+    type Err = InvalidInput;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
+    fn from_str(text: &str) -> Result<Self, InvalidInput> {
         if text == "*" {
             return Ok(Self::everything());
         }
         let segments: Vec<_> = text.split(':').map(str::to_owned).collect();
         let plain = |segment: &String| !segment.is_empty() && !segment.contains('*');
-        // What cannot be a name cannot be the beginning of one.
+        // A scope that is not itself a valid name can never be a prefix of one.
         if Name::new(text).is_err() || !segments.iter().all(plain) {
             let allowed = "must be `*`, a namespace such as job, or segments of names such as res:tenant-1";
-            return Err(Invalid::new("scope", text, allowed));
+            return Err(InvalidInput::new("scope", text, allowed));
         }
         Ok(Self(segments))
     }
@@ -89,11 +91,7 @@ impl FromStr for Scope {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_everything() {
-            f.write_str("*")
-        } else {
-            f.write_str(&self.0.join(":"))
-        }
+        if self.is_everything() { f.write_str("*") } else { f.write_str(&self.0.join(":")) }
     }
 }
 
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_beginning_of_a_name_is_refused() {
+    fn invalid_scopes_are_refused() {
         for bad in ["", ":", "a::b", "a:", "te*m", "a b", "**"] {
             assert!(bad.parse::<Scope>().is_err(), "{bad:?}");
         }

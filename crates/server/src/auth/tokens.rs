@@ -1,6 +1,7 @@
-//! API tokens and client certificates: who they are, and what they may.
+//! API tokens and client certificates: which principal each belongs to.
 //!
-//! A token is `lk_<id>_<secret>`. The file keeps the secret's SHA-256 only, so that reading it gives nobody a right:
+//! A token is `lk_<id>_<secret>`. The file contains only the secret's SHA-256, so reading the file
+//! gives no access:
 //!
 //! ```toml
 //! [[token]]
@@ -30,12 +31,12 @@ use subtle::ConstantTimeEq;
 
 use super::{Grant, Principal};
 
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(2);
-/// A file larger than this is none.
-const LARGEST: u64 = 1024 * 1024;
+// Bounds how long a revoked token still works, at the cost of one `stat` per interval.
+const TOKENS_FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+// Keeps a wrong path (a log, a device) from being read into memory.
+const MAX_TOKENS_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Why a tokens file cannot be used.
+/// A tokens file that cannot be read or parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("tokens file {path}: {why}")]
 pub struct TokensError {
@@ -43,24 +44,25 @@ pub struct TokensError {
     why: String,
 }
 
-/// The identities in force. A change of the file counts within a few seconds; a bad one is refused and said.
+/// The identities in force. Reloads a changed file within a few seconds; an invalid file is logged
+/// and the old identities stay.
 pub struct Tokens {
     path: PathBuf,
     clock: SharedClock,
-    table: RwLock<Arc<Table>>,
-    looked: Mutex<(Moment, Option<Stamp>)>,
+    table: RwLock<Arc<IdentityTable>>,
+    last_check: Mutex<(Moment, Option<FileStamp>)>,
 }
 
-/// By what a changed file is known.
-type Stamp = (SystemTime, u64);
+/// Modification time and size; a file whose stamp is unchanged is not read again.
+type FileStamp = (SystemTime, u64);
 
 #[derive(Default)]
-struct Table {
-    tokens: BTreeMap<String, Known>,
+struct IdentityTable {
+    tokens: BTreeMap<String, KnownToken>,
     clients: BTreeMap<String, Principal>,
 }
 
-struct Known {
+struct KnownToken {
     sha256: [u8; 32],
     expires: Option<Timestamp>,
     principal: Principal,
@@ -68,7 +70,7 @@ struct Known {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct TokensFile {
     #[serde(default)]
     token: Vec<TokenEntry>,
     #[serde(default)]
@@ -92,21 +94,21 @@ struct ClientEntry {
 }
 
 impl Tokens {
-    /// Reads a file.
+    /// Reads a tokens file.
     ///
     /// # Errors
-    /// It cannot be read, others can read it, or something in it makes no sense.
+    /// The file cannot be read, other users can read it, or an entry is invalid.
     pub fn open(path: &Path, clock: SharedClock) -> Result<Self, TokensError> {
-        let (table, stamp) = load(path)?;
+        let (table, stamp) = load_tokens_file(path)?;
         Ok(Self {
             path: path.to_owned(),
-            looked: Mutex::new((clock.now(), Some(stamp))),
+            last_check: Mutex::new((clock.now(), Some(stamp))),
             clock,
             table: RwLock::new(Arc::new(table)),
         })
     }
 
-    /// Whose token it is, if it is one and still good.
+    /// The principal of an API token, if the token is known and has not expired.
     #[must_use]
     pub fn find(&self, token: &str) -> Option<Principal> {
         self.refresh();
@@ -114,16 +116,18 @@ impl Tokens {
         let given: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
         let table = self.table();
         let known = table.tokens.get(id);
-        // Compared even if nobody has this id: how long it takes says nothing.
+        // Compare even for an unknown id, so that the response time does not reveal which ids
+        // exist.
         let stored = known.map_or([0; 32], |known| known.sha256);
         let same = bool::from(given.ct_eq(&stored));
         let known = known.filter(|_| same)?;
+        // Expiry is a calendar date, so it follows the wall clock, not the monotonic one.
         let wall = Timestamp::try_from(self.clock.wall()).ok()?;
         let good = known.expires.is_none_or(|expires| wall < expires);
         good.then(|| known.principal.clone())
     }
 
-    /// Whose certificate has one of these names.
+    /// The principal whose certificate has one of these names (SANs).
     #[must_use]
     pub fn find_client(&self, names: &[String]) -> Option<Principal> {
         self.refresh();
@@ -131,27 +135,29 @@ impl Tokens {
         names.iter().find_map(|name| table.clients.get(name).cloned())
     }
 
-    fn table(&self) -> Arc<Table> {
+    fn table(&self) -> Arc<IdentityTable> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes a changed file over. A bad one changes nothing: a mistake in it must neither lock everybody out nor let
-    /// anybody in.
+    /// Reloads a changed file. An invalid file changes nothing: a mistake in it must neither lock
+    /// all callers out nor let a stranger in.
     fn refresh(&self) {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        // Held during the load, so that a burst of requests reads a changed file once.
+        let mut looked = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        if now.since(looked.0) < LOOK {
+        if now.since(looked.0) < TOKENS_FILE_CHECK_INTERVAL {
             return;
         }
         looked.0 = now;
-        let seen = std::fs::metadata(&self.path)
-            .ok()
-            .and_then(|meta| Some((meta.modified().ok()?, meta.len())));
+        let seen =
+            std::fs::metadata(&self.path).ok().and_then(|meta| Some((meta.modified().ok()?, meta.len())));
+        // A missing file is tried, and logged, at every check until it is back.
         if seen.is_some() && seen == looked.1 {
             return;
         }
+        // Set before the load: an invalid file is reported once, not at every check.
         looked.1 = seen;
-        match load(&self.path) {
+        match load_tokens_file(&self.path) {
             Ok((table, stamp)) => {
                 looked.1 = Some(stamp);
                 *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
@@ -174,45 +180,40 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// The bits that nobody else may have. What systemd hands to a service (`LoadCredential=`) is readable by that service alone, by an access
-/// list, and such a list shows as the group's bits.
-fn others(path: &Path, guarded: Option<&Path>) -> u32 {
+/// The permission bits that must be clear. systemd gives a credential (`LoadCredential=`) to the
+/// service through an access list, and an access list shows up as group bits.
+fn forbidden_mode_bits(path: &Path, guarded: Option<&Path>) -> u32 {
     match guarded {
         Some(folder) if path.parent() == Some(folder) => 0o007,
         _ => 0o077,
     }
 }
 
-fn load(path: &Path) -> Result<(Table, Stamp), TokensError> {
-    let refuse = |why: String| TokensError {
-        path: path.display().to_string(),
-        why,
-    };
+fn load_tokens_file(path: &Path) -> Result<(IdentityTable, FileStamp), TokensError> {
+    let refuse = |why: String| TokensError { path: path.display().to_string(), why };
     let meta = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     let guarded = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    if meta.permissions().mode() & others(path, guarded.as_deref()) != 0 {
+    if meta.permissions().mode() & forbidden_mode_bits(path, guarded.as_deref()) != 0 {
         return Err(refuse("others can read it; run chmod 600 on it".into()));
     }
-    if meta.len() > LARGEST {
-        return Err(refuse(format!("it is larger than {LARGEST} bytes")));
+    if meta.len() > MAX_TOKENS_FILE_BYTES {
+        return Err(refuse(format!("it is larger than {MAX_TOKENS_FILE_BYTES} bytes")));
     }
-    let stamp = (
-        meta.modified().map_err(|error| refuse(error.to_string()))?,
-        meta.len(),
-    );
+    let stamp = (meta.modified().map_err(|error| refuse(error.to_string()))?, meta.len());
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    // The parser's message shows the line, and the line may have a secret that does not belong there.
-    let file: File = toml::from_str(&text).map_err(|error| refuse(error.message().to_owned()))?;
-    let mut table = Table::default();
+    // Use only the message: the parser's full error shows the line, which may contain a misplaced
+    // secret.
+    let file: TokensFile = toml::from_str(&text).map_err(|error| refuse(error.message().to_owned()))?;
+    let mut table = IdentityTable::default();
     for entry in file.token {
-        let (id, known) = token(entry).map_err(refuse)?;
+        let (id, known) = parse_token_entry(entry).map_err(refuse)?;
         if table.tokens.insert(id.clone(), known).is_some() {
             return Err(refuse(format!("the token id {id} is there twice")));
         }
     }
     for entry in file.client {
         let id = format!("san:{}", entry.san);
-        let principal = Principal::new(&id, grants(&entry.grants).map_err(refuse)?);
+        let principal = Principal::new(&id, parse_grants(&entry.grants).map_err(refuse)?);
         if table.clients.insert(entry.san, principal).is_some() {
             return Err(refuse(format!("{id} is there twice")));
         }
@@ -220,40 +221,29 @@ fn load(path: &Path) -> Result<(Table, Stamp), TokensError> {
     Ok((table, stamp))
 }
 
-fn token(entry: TokenEntry) -> Result<(String, Known), String> {
+fn parse_token_entry(entry: TokenEntry) -> Result<(String, KnownToken), String> {
     check_id(&entry.id)?;
-    let sha256 = unhex(&entry.sha256).ok_or_else(|| {
-        format!(
-            "token {}: sha256 must be 64 hex digits, as `leasehold token new` prints them",
-            entry.id
-        )
+    let sha256 = decode_sha256(&entry.sha256).ok_or_else(|| {
+        format!("token {}: sha256 must be 64 hex digits, as `leasehold token new` prints them", entry.id)
     })?;
     let expires = entry.expires.as_deref().map(str::parse::<Timestamp>);
-    let expires = expires.transpose().map_err(|_| {
-        format!(
-            "token {}: expires must be a time such as 2027-06-30T00:00:00Z",
-            entry.id
-        )
-    })?;
-    let known = Known {
-        sha256,
-        expires,
-        principal: Principal::new(&entry.id, grants(&entry.grants)?),
-    };
+    let expires = expires
+        .transpose()
+        .map_err(|_| format!("token {}: expires must be a time such as 2027-06-30T00:00:00Z", entry.id))?;
+    let known =
+        KnownToken { sha256, expires, principal: Principal::new(&entry.id, parse_grants(&entry.grants)?) };
     Ok((entry.id, known))
 }
 
-fn grants(texts: &[String]) -> Result<Vec<Grant>, String> {
+fn parse_grants(texts: &[String]) -> Result<Vec<Grant>, String> {
     texts
         .iter()
-        .map(|text| {
-            text.parse()
-                .map_err(|invalid: leasehold::Invalid| invalid.to_string())
-        })
+        .map(|text| text.parse().map_err(|invalid: leasehold::InvalidInput| invalid.to_string()))
         .collect()
 }
 
-/// An id stands in logs, in the audit log and in lists of holders.
+/// An id appears in logs, in the audit log and as a holder. `local` and `nobody` are the built-in
+/// principals.
 fn check_id(id: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     if (1..=64).contains(&id.len()) && id.bytes().all(plain) && id != "local" && id != "nobody" {
@@ -265,7 +255,7 @@ fn check_id(id: &str) -> Result<(), String> {
     }
 }
 
-fn unhex(text: &str) -> Option<[u8; 32]> {
+fn decode_sha256(text: &str) -> Option<[u8; 32]> {
     let bytes = text.as_bytes();
     if bytes.len() != 64 || !bytes.is_ascii() {
         return None;
@@ -277,19 +267,19 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
     Some(out)
 }
 
-/// A token that was made just now. It is shown once.
+/// A newly made token. The secret is shown once; the file keeps only its hash.
 pub struct NewToken {
-    /// What its owner sends.
+    /// The text that the owner sends as `Authorization: Bearer`.
     pub token: String,
-    /// What belongs into the file.
+    /// The TOML entry to add to the tokens file; it contains the hash only.
     pub entry: String,
 }
 
 impl NewToken {
-    /// 256 random bits under this id.
+    /// Makes a token with a secret of 256 random bits.
     ///
     /// # Errors
-    /// The id cannot be one.
+    /// The id contains characters that are not allowed, or is reserved.
     pub fn make(
         id: &str,
         grants: &[Grant],
@@ -298,14 +288,9 @@ impl NewToken {
     ) -> Result<Self, String> {
         check_id(id)?;
         let secret = format!("{:032x}{:032x}", random.wide(), random.wide());
-        let hash: String = Sha256::digest(secret.as_bytes())
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let grants: Vec<_> = grants
-            .iter()
-            .map(|grant| format!("{:?}", grant.to_string()))
-            .collect();
+        let hash: String =
+            Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let grants: Vec<_> = grants.iter().map(|grant| format!("{:?}", grant.to_string())).collect();
         let expires = expires.map_or_else(String::new, |at| format!("expires = \"{at}\"\n"));
         Ok(Self {
             token: format!("lk_{id}_{secret}"),
@@ -331,14 +316,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_systemd_hands_over_may_have_an_access_list() {
+    fn systemd_credentials_may_have_group_bits() {
         let folder = Path::new("/run/credentials/leasehold.service");
-        assert_eq!(others(&folder.join("tokens.toml"), Some(folder)), 0o007);
-        assert_eq!(others(&folder.join("tokens.toml"), None), 0o077);
-        assert_eq!(
-            others(Path::new("/etc/leasehold/tokens.toml"), Some(folder)),
-            0o077
-        );
+        assert_eq!(forbidden_mode_bits(&folder.join("tokens.toml"), Some(folder)), 0o007);
+        assert_eq!(forbidden_mode_bits(&folder.join("tokens.toml"), None), 0o077);
+        assert_eq!(forbidden_mode_bits(Path::new("/etc/leasehold/tokens.toml"), Some(folder)), 0o077);
     }
 
     fn file(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
@@ -349,18 +331,18 @@ mod tests {
         (folder, path)
     }
 
-    fn made(expires: Option<&str>) -> NewToken {
+    fn new_token(expires: Option<&str>) -> NewToken {
         let expires = expires.map(|at| at.parse().unwrap());
         NewToken::make("ci", &["hold:job".parse().unwrap()], expires, &OsRandom).unwrap()
     }
 
     #[test]
-    fn a_made_token_is_found_and_no_other() {
-        let new = made(None);
+    fn only_a_known_token_is_found() {
+        let new = new_token(None);
         let (_folder, path) = file(&new.entry, 0o600);
         let tokens = Tokens::open(&path, BootClock::shared()).unwrap();
         assert_eq!(tokens.find(&new.token).unwrap().id(), "ci");
-        let other = made(None);
+        let other = new_token(None);
         for wrong in [
             other.token.as_str(),
             "",
@@ -378,9 +360,9 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_token_is_no_token() {
+    fn expired_tokens_are_refused() {
         for (at, good) in [("2001-01-01T00:00:00Z", false), ("2999-01-01T00:00:00Z", true)] {
-            let new = made(Some(at));
+            let new = new_token(Some(at));
             let (_folder, path) = file(&new.entry, 0o600);
             let tokens = Tokens::open(&path, BootClock::shared()).unwrap();
             assert_eq!(tokens.find(&new.token).is_some(), good, "{at}");
@@ -389,7 +371,7 @@ mod tests {
 
     #[test]
     fn bad_files_are_refused_with_the_reason() {
-        let good = made(None).entry;
+        let good = new_token(None).entry;
         let (_folder, path) = file(&good, 0o640);
         let said = Tokens::open(&path, BootClock::shared()).unwrap_err().to_string();
         assert!(said.contains("chmod 600"), "{said}");

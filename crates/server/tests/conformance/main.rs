@@ -1,4 +1,5 @@
-//! The cases that every store passes, asked through a daemon: the wire adds nothing and loses nothing.
+//! The conformance cases of every store, run through a daemon: the HTTP API must not change their
+//! results.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Over the memory store: the daemon makes one that processes can share.
+//! Over the memory store, which the daemon makes available to several processes.
 
 use std::sync::Arc;
 
@@ -8,22 +8,18 @@ use leasehold::store::SharedStore;
 use leasehold_conformance::{Fixture, TakerCommand};
 use tokio::sync::Mutex;
 
-use crate::served::{Served, open};
+use crate::served::{ServedStore, open};
 
 struct Memory {
     store: SharedStore,
-    served: Mutex<Served>,
+    served: Mutex<ServedStore>,
     url: String,
 }
 
 async fn memory() -> Memory {
     let store: SharedStore = Arc::new(MemoryStore::new(BootClock::shared()));
-    let served = Served::start(Arc::clone(&store)).await;
-    Memory {
-        url: served.url(),
-        store,
-        served: Mutex::new(served),
-    }
+    let served = ServedStore::start(Arc::clone(&store)).await;
+    Memory { url: served.url(), store, served: Mutex::new(served) }
 }
 
 #[async_trait::async_trait]

@@ -1,4 +1,4 @@
-//! Over a Redis server, which is restarted together with the daemon.
+//! Over a Redis server that is restarted together with the daemon.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use leasehold_redis::testkit::RedisServer;
 use leasehold_redis::{RedisOptions, RedisStore};
 use tokio::sync::Mutex;
 
-use crate::served::{Served, open};
+use crate::served::{ServedStore, open};
 
 struct Redis {
-    server: Mutex<(RedisServer, Served)>,
+    server: Mutex<(RedisServer, ServedStore)>,
     url: String,
 }
 
@@ -21,13 +21,10 @@ fn store(server: &RedisServer) -> SharedStore {
 }
 
 async fn redis() -> Redis {
-    let server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
     let server = server.expect("redis-server must be installed");
-    let served = Served::start(store(&server)).await;
-    Redis {
-        url: served.url(),
-        server: Mutex::new((server, served)),
-    }
+    let served = ServedStore::start(store(&server)).await;
+    Redis { url: served.url(), server: Mutex::new((server, served)) }
 }
 
 #[async_trait::async_trait]

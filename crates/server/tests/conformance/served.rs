@@ -1,4 +1,4 @@
-//! A daemon in this process, on a free port that it keeps over a restart.
+//! A daemon in this process, on a free port that it keeps across a restart.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use leasehold_server::{Config, Server};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) struct Served {
+pub(crate) struct ServedStore {
     address: SocketAddr,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
 
-impl Served {
+impl ServedStore {
     pub(crate) async fn start(store: SharedStore) -> Self {
         Self::at("127.0.0.1:0".parse().unwrap(), store).await
     }
@@ -26,14 +26,10 @@ impl Served {
         let server = server.unwrap();
         let (address, stop) = (server.address(), CancellationToken::new());
         let stopped = stop.clone().cancelled_owned();
-        Self {
-            address,
-            stop,
-            running: tokio::spawn(server.run(stopped)),
-        }
+        Self { address, stop, running: tokio::spawn(server.run(stopped)) }
     }
 
-    /// Another daemon on the same port.
+    /// Starts another daemon on the same port.
     pub(crate) async fn restart(&mut self, store: SharedStore) {
         self.stop.cancel();
         let _ = (&mut self.running).await;

@@ -1,4 +1,4 @@
-//! Over a SQLite file, which the daemon closes and opens again.
+//! Over a SQLite file that the daemon closes and opens again.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use leasehold_conformance::{Fixture, TakerCommand};
 use leasehold_sqlite::{SqliteOptions, SqliteStore};
 use tokio::sync::Mutex;
 
-use crate::served::{Served, open};
+use crate::served::{ServedStore, open};
 
 struct Sqlite {
     folder: tempfile::TempDir,
-    served: Mutex<Served>,
+    served: Mutex<ServedStore>,
     url: String,
 }
 
@@ -22,12 +22,8 @@ fn file(folder: &tempfile::TempDir) -> SharedStore {
 
 async fn sqlite() -> Sqlite {
     let folder = tempfile::tempdir().unwrap();
-    let served = Served::start(file(&folder)).await;
-    Sqlite {
-        url: served.url(),
-        folder,
-        served: Mutex::new(served),
-    }
+    let served = ServedStore::start(file(&folder)).await;
+    Sqlite { url: served.url(), folder, served: Mutex::new(served) }
 }
 
 #[async_trait::async_trait]

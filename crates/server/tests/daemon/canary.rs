@@ -1,4 +1,4 @@
-//! Known secrets go in; every output is searched for them.
+//! Sends known secrets and searches every output for them.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -8,12 +8,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::stage::{Plan, eventually, within};
+use crate::fixture::{DaemonPlan, eventually, within};
 
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Log {
+impl Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -24,7 +24,7 @@ impl Write for Log {
     }
 }
 
-impl<'a> MakeWriter<'a> for Log {
+impl<'a> MakeWriter<'a> for CapturedLog {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -46,13 +46,11 @@ async fn read_until(stream: &mut TcpStream, text: &mut String, end: &str) {
 
 #[tokio::test]
 async fn no_output_has_a_secret() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_max_level(tracing::Level::TRACE)
-        .finish();
+    let log = CapturedLog::default();
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(log.clone()).with_max_level(tracing::Level::TRACE).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    let mut plan = Plan::new();
+    let mut plan = DaemonPlan::new();
     let tokens = plan.identities(&[("root", &["admin:*"])]);
     let api = tokens[0].rsplit_once('_').unwrap().1.to_owned();
     let root = Some(tokens[0].as_str());
@@ -61,25 +59,20 @@ async fn no_output_has_a_secret() {
     let token = format!("canary|scheduler|{nonce}");
     let secrets = [api.as_str(), nonce, "hunter2-id", "hunter2-body"];
     let mut shown = String::new();
-    // Whatever prints the documents of the wire, or the daemon itself.
-    let secret = || leasehold_http::wire::Secret::new(token.as_str());
+    // `Debug` output of the request types and of the daemon.
+    let secret = || leasehold_wire::Secret::new(token.as_str());
     shown.push_str(&format!(
         "{:?} {:?} {:?} {:?}\n",
-        leasehold_http::wire::Acquire {
+        leasehold_wire::Acquire {
             token: Some(secret()),
-            id: Some(leasehold_http::wire::Secret::new("hunter2-id")),
+            id: Some(leasehold_wire::Secret::new("hunter2-id")),
             ..Default::default()
         },
-        leasehold_http::wire::Release {
-            token: secret(),
-            tombstone_ms: None,
-            within_ms: None,
-            place_only: false,
-        },
+        leasehold_wire::Release { token: secret(), tombstone_ms: None, within_ms: None, place_only: false },
         leasehold::leasehold_core::Token::parse(&token).unwrap(),
         daemon.store,
     ));
-    // A follower, for as long as all of this takes.
+    // An event stream that stays open during the whole test.
     let mut follower = daemon.connect().await;
     let follow = format!(
         "GET /v1/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n",
@@ -88,71 +81,26 @@ async fn no_output_has_a_secret() {
     follower.write_all(follow.as_bytes()).await.unwrap();
     let mut followed = String::new();
     read_until(&mut follower, &mut followed, "retry: 1000").await;
-    let mut see = |reply: crate::stage::Reply| shown.push_str(&format!("{}\n{}\n", reply.head, reply.text));
+    let mut see = |reply: crate::fixture::Reply| shown.push_str(&format!("{}\n{}\n", reply.head, reply.text));
     let acquire = json!({"token": token, "ttl_ms": 60_000});
-    let granted = daemon
-        .call("POST", "/v1/locks/job:1/acquire", root, Some(acquire.clone()))
-        .await;
+    let granted = daemon.call("POST", "/v1/locks/job:1/acquire", root, Some(acquire.clone())).await;
     let fence = granted.json()["fence"].clone();
     see(granted);
-    // One's own made from an id: the token comes back to its owner, the id does not.
-    let by_id = daemon
-        .call(
-            "POST",
-            "/v1/locks/job:2/acquire",
-            root,
-            Some(json!({"id": "hunter2-id"})),
-        )
-        .await;
-    let made = by_id.json()["token"]
-        .as_str()
-        .unwrap()
-        .rsplit_once('|')
-        .unwrap()
-        .1
-        .to_owned();
+    // The token made from an id is returned to its owner; the id is not.
+    let by_id = daemon.call("POST", "/v1/locks/job:2/acquire", root, Some(json!({"id": "hunter2-id"}))).await;
+    let made = by_id.json()["token"].as_str().unwrap().rsplit_once('|').unwrap().1.to_owned();
     see(daemon
-        .call(
-            "POST",
-            "/v1/locks/job:1/renew",
-            root,
-            Some(json!({"token": token, "fence": fence})),
-        )
+        .call("POST", "/v1/locks/job:1/renew", root, Some(json!({"token": token, "fence": fence})))
         .await);
-    see(daemon
-        .call(
-            "POST",
-            "/v1/locks/job:1/wait",
-            root,
-            Some(json!({"token": token, "wait_ms": 1})),
-        )
-        .await);
-    // Mistakes of every kind, with a secret in each.
+    see(daemon.call("POST", "/v1/locks/job:1/wait", root, Some(json!({"token": token, "wait_ms": 1}))).await);
+    // Invalid requests of every kind, each with a secret in it.
     for (path, bad) in [
-        (
-            "/v1/locks/job:1/renew",
-            json!({"token": token, "fence": "hunter2-body"}),
-        ),
-        (
-            "/v1/locks/job:1/renew",
-            json!({"token": format!("{token}x"), "fence": "1"}),
-        ),
-        (
-            "/v1/locks/job:1/release",
-            json!({"token": {"hunter2-body": token}}),
-        ),
-        (
-            "/v1/locks/job:1/release",
-            json!({"hunter2-body": token, "token": token}),
-        ),
-        (
-            "/v1/locks/job:1/acquire",
-            json!({"token": token, "mode": "hunter2-body"}),
-        ),
-        (
-            "/v1/locks/job:1/acquire",
-            json!({"token": token, "id": "hunter2-id"}),
-        ),
+        ("/v1/locks/job:1/renew", json!({"token": token, "fence": "hunter2-body"})),
+        ("/v1/locks/job:1/renew", json!({"token": format!("{token}x"), "fence": "1"})),
+        ("/v1/locks/job:1/release", json!({"token": {"hunter2-body": token}})),
+        ("/v1/locks/job:1/release", json!({"hunter2-body": token, "token": token})),
+        ("/v1/locks/job:1/acquire", json!({"token": token, "mode": "hunter2-body"})),
+        ("/v1/locks/job:1/acquire", json!({"token": token, "id": "hunter2-id"})),
         ("/v1/locks/job:1/acquire", json!({"token": [token]})),
         ("/v1/holds", json!({"name": "job:3", "wait_ms": "hunter2-body"})),
     ] {
@@ -160,9 +108,7 @@ async fn no_output_has_a_secret() {
         assert_eq!(reply.status, 422, "{reply:?}");
         see(reply);
     }
-    see(daemon
-        .call("GET", "/v1/locks", Some("lk_root_hunter2-body"), None)
-        .await);
+    see(daemon.call("GET", "/v1/locks", Some("lk_root_hunter2-body"), None).await);
     for path in [
         "/v1/locks",
         "/v1/locks/job:1",
@@ -175,60 +121,31 @@ async fn no_output_has_a_secret() {
     ] {
         see(daemon.call("GET", path, root, None).await);
     }
-    see(daemon
-        .call(
-            "POST",
-            "/v1/locks/job:1/release",
-            root,
-            Some(json!({"token": token})),
-        )
-        .await);
-    see(daemon
-        .call(
-            "POST",
-            "/v1/locks/job:1/release",
-            root,
-            Some(json!({"token": token})),
-        )
-        .await);
-    see(daemon
-        .call("POST", "/v1/locks/job:1/acquire", root, Some(acquire))
-        .await);
+    see(daemon.call("POST", "/v1/locks/job:1/release", root, Some(json!({"token": token}))).await);
+    see(daemon.call("POST", "/v1/locks/job:1/release", root, Some(json!({"token": token}))).await);
+    see(daemon.call("POST", "/v1/locks/job:1/acquire", root, Some(acquire)).await);
     let audit = daemon.state().join("audit.jsonl");
-    eventually("the audit log", async || {
-        std::fs::read_to_string(&audit).unwrap().contains("release")
-    })
-    .await;
+    eventually("the audit log", async || std::fs::read_to_string(&audit).unwrap().contains("release")).await;
     read_until(&mut follower, &mut followed, "event: released").await;
     shown.push_str(&followed);
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(
-        log.contains("request") && log.contains("/v1/locks/{name}/renew"),
-        "the log was on: {log}"
-    );
+    assert!(log.contains("request") && log.contains("/v1/locks/{name}/renew"), "the log was on: {log}");
     let outputs = [
         ("answers", shown),
         ("the log", log),
         ("the audit log", std::fs::read_to_string(&audit).unwrap()),
-        (
-            "the tokens file",
-            std::fs::read_to_string(daemon.folder.path().join("tokens.toml")).unwrap(),
-        ),
+        ("the tokens file", std::fs::read_to_string(daemon.folder.path().join("tokens.toml")).unwrap()),
     ];
     for (what, text) in outputs {
         for secret in secrets.iter().copied().chain([made.as_str()]) {
             assert!(!text.contains(secret), "{what} has {secret}: {text}");
         }
     }
-    // The daemon's own file: no token, no nonce.
+    // The daemon's own database contains no token and no nonce.
     let file = std::fs::read(daemon.state().join("daemon.db")).unwrap();
     let wal = std::fs::read(daemon.state().join("daemon.db-wal")).unwrap_or_default();
     for secret in secrets.iter().copied().chain([made.as_str()]) {
-        let there = |bytes: &[u8]| {
-            bytes
-                .windows(secret.len())
-                .any(|window| window == secret.as_bytes())
-        };
+        let there = |bytes: &[u8]| bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
         assert!(!there(&file) && !there(&wal), "the daemon's file has {secret}");
     }
 }

@@ -1,4 +1,4 @@
-//! More connections and requests than there is room for: what keeps a lock is served all the same.
+//! More connections and requests than the daemon has room for: renewals are served all the same.
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::stage::{Daemon, PATIENCE, Plan, Reply, eventually, within};
+use crate::fixture::{Daemon, DaemonPlan, Reply, STEP_TIMEOUT, eventually, within};
 
-/// The text of a request, over a connection that would be kept.
+/// The text of a request that keeps its connection open.
 fn request(daemon: &Daemon, path: &str, token: Option<&str>, body: &Value) -> String {
     let body = body.to_string();
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n"));
@@ -20,27 +20,31 @@ fn request(daemon: &Daemon, path: &str, token: Option<&str>, body: &Value) -> St
     )
 }
 
-/// What is said until the daemon closes the connection. Nothing, if it closed it with something unread.
-async fn all(mut stream: TcpStream) -> Reply {
+/// Reads until the daemon closes the connection. The reply is empty if it closed with unread data.
+async fn read_to_close(mut stream: TcpStream) -> Reply {
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said).await;
     Reply::parse(&said)
 }
 
-/// Sends it over so many connections, and answers what each is told in the end.
-async fn send(daemon: &Daemon, count: usize, request: &str) -> FuturesUnordered<impl Future<Output = Reply>> {
+/// Sends a request over `count` connections, and returns the reply of each.
+async fn send_many(
+    daemon: &Daemon,
+    count: usize,
+    request: &str,
+) -> FuturesUnordered<impl Future<Output = Reply>> {
     let waiting = FuturesUnordered::new();
     for _ in 0..count {
         let mut stream = daemon.connect().await;
         // The daemon may answer and close before it has read everything.
         let _ = stream.write_all(request.as_bytes()).await;
-        waiting.push(all(stream));
+        waiting.push(read_to_close(stream));
     }
     waiting
 }
 
-/// What the daemon says first over a new connection, and that connection, which is not closed from this side.
-async fn first(daemon: &Daemon, request: &str) -> (Reply, TcpStream) {
+/// The first reply on a new connection, and the connection, which stays open on this side.
+async fn first_reply(daemon: &Daemon, request: &str) -> (Reply, TcpStream) {
     let mut stream = daemon.connect().await;
     // The daemon may answer and close before it has read everything.
     let _ = stream.write_all(request.as_bytes()).await;
@@ -49,20 +53,20 @@ async fn first(daemon: &Daemon, request: &str) -> (Reply, TcpStream) {
     (Reply::parse(&said[..read.unwrap_or(0)]), stream)
 }
 
-/// One whose body does not come, and so no answer either.
-async fn half(daemon: &Daemon) -> TcpStream {
+/// A request whose body never arrives, so it gets no reply either.
+async fn open_without_body(daemon: &Daemon) -> TcpStream {
     let whole = request(daemon, "/v1/locks/job:1/acquire", None, &json!({}));
     let mut stream = daemon.connect().await;
     let _ = stream.write_all(whole.trim_end_matches("{}").as_bytes()).await;
     stream
 }
 
-/// So many connections of some who were answered, might ask again over them, and do not.
-async fn idle(daemon: &Daemon, count: usize) -> Vec<TcpStream> {
+/// Opens `count` connections that got a reply and then stay idle.
+async fn open_idle(daemon: &Daemon, count: usize) -> Vec<TcpStream> {
     let ask = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
     let mut idle = Vec::new();
     eventually("connections that are kept", async || {
-        let (reply, stream) = first(daemon, &ask).await;
+        let (reply, stream) = first_reply(daemon, &ask).await;
         if reply.status == 200 && reply.header("connection").is_none() {
             idle.push(stream);
         }
@@ -73,20 +77,20 @@ async fn idle(daemon: &Daemon, count: usize) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn one_connection_too_many() {
-    let mut plan = Plan::new();
-    plan.config.connections = 3;
-    plan.config.body_timeout = PATIENCE;
+async fn connections_beyond_the_limit_are_refused() {
+    let mut plan = DaemonPlan::new();
+    plan.config.max_connections = 3;
+    plan.config.body_timeout = STEP_TIMEOUT;
     let daemon = plan.start().await;
     let mut open = Vec::new();
     for _ in 0..3 {
-        open.push(half(&daemon).await);
+        open.push(open_without_body(&daemon).await);
     }
     let mut refused = None;
     eventually("one too many", async || {
         let reply = daemon.raw("").await;
-        // The last of them are given up soon.
-        open.push(half(&daemon).await);
+        // The daemon soon closes the reserved ones among them.
+        open.push(open_without_body(&daemon).await);
         let full = reply.status == 503;
         refused = Some(reply);
         full
@@ -94,22 +98,16 @@ async fn one_connection_too_many() {
     .await;
     let refused = refused.unwrap();
     assert_eq!(refused.code(), "overloaded", "{refused:?}");
-    assert_eq!(
-        refused.header("content-length").unwrap().parse(),
-        Ok(refused.text.len())
-    );
+    assert_eq!(refused.header("content-length").unwrap().parse(), Ok(refused.text.len()));
     open.clear();
     eventually("room again", async || daemon.get("/healthz").await.status == 200).await;
 }
 
-/// A flood of acquires uses its own budget up, and not that of renewals.
+/// A flood of acquires uses up its own budget, not that of renewals.
 #[tokio::test]
 async fn a_flood_does_not_cost_a_renewal() {
-    let mut plan = Plan::new();
-    plan.config.asking = leasehold_server::auth::Rate {
-        per_second: 0.001,
-        burst: 20.0,
-    };
+    let mut plan = DaemonPlan::new();
+    plan.config.request_rate = leasehold_server::auth::Rate { per_second: 0.001, burst: 20.0 };
     let daemon = plan.start().await;
     let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
     let mut refused = 0;
@@ -124,22 +122,16 @@ async fn a_flood_does_not_cost_a_renewal() {
         assert_eq!(daemon.post("/v1/locks/job:1/renew", renew).await.status, 200);
     }
     assert!(refused >= 40, "{refused}");
-    daemon
-        .post("/v1/locks/job:1/release", json!({"token": mine["token"]}))
-        .await
-        .ok();
+    daemon.post("/v1/locks/job:1/release", json!({"token": mine["token"]})).await.ok();
 }
 
-/// A flood of one identity's acquires, with every budget of its own used up, costs another identity neither an acquire nor a
-/// renewal.
+/// A flood of one identity, with all its budgets used up, costs another identity neither an acquire
+/// nor a renewal.
 #[tokio::test]
 async fn a_flood_does_not_cost_another_identity() {
-    let mut plan = Plan::new();
-    let few = leasehold_server::auth::Rate {
-        per_second: 0.001,
-        burst: 20.0,
-    };
-    (plan.config.asking, plan.config.keeping) = (few, few);
+    let mut plan = DaemonPlan::new();
+    let few = leasehold_server::auth::Rate { per_second: 0.001, burst: 20.0 };
+    (plan.config.request_rate, plan.config.renewal_rate) = (few, few);
     let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
     let daemon = plan.start().await;
     let (flood, calm) = (Some(tokens[0].as_str()), Some(tokens[1].as_str()));
@@ -151,11 +143,7 @@ async fn a_flood_does_not_cost_another_identity() {
     let mine = call(calm, "acquire", json!({})).await.ok();
     let owned = json!({"token": mine["token"], "fence": mine["fence"]});
     for verb in ["acquire", "renew"] {
-        let body = if verb == "acquire" {
-            json!({})
-        } else {
-            owned.clone()
-        };
+        let body = if verb == "acquire" { json!({}) } else { owned.clone() };
         let mut refused = 0;
         for _ in 0..40 {
             refused += u32::from(call(flood, verb, body.clone()).await.status == 429);
@@ -167,86 +155,84 @@ async fn a_flood_does_not_cost_another_identity() {
         assert_eq!(call(calm, "acquire", json!({})).await.code(), "busy");
     }
     call(calm, "release", json!({"token": mine["token"]})).await.ok();
-    // Nobody can use up what belongs to those who say nothing.
+    // Routes without an identity have a budget of their own.
     assert_eq!(daemon.get("/healthz").await.status, 200);
 }
 
-/// Connections that say nothing, or nothing more, leave room for those that keep a lock.
+/// Silent and idle connections leave room for renewals.
 #[tokio::test]
 async fn idle_connections_leave_room_for_renewals() {
-    let mut plan = Plan::new();
-    plan.config.connections = 8;
-    // Nothing here waits for that.
-    plan.config.head_timeout = 10 * PATIENCE;
+    let mut plan = DaemonPlan::new();
+    plan.config.max_connections = 8;
+    // The test must not pass because of this timeout.
+    plan.config.head_timeout = 10 * STEP_TIMEOUT;
     let daemon = plan.start().await;
-    // Nor for its end.
+    // Nor because the lease expires.
     let want = json!({"ttl_ms": 3_600_000});
     let mine = daemon.post("/v1/locks/job:1/acquire", want).await.ok();
     let renew = json!({"token": mine["token"], "fence": mine["fence"]});
     let renew = request(&daemon, "/v1/locks/job:1/renew", None, &renew);
-    // Every connection is taken by someone who says nothing more, or nothing; the last of them are given up soon.
-    let _idle = idle(&daemon, 6).await;
+    // Every connection is taken by an idle or silent client; the daemon soon closes the reserved
+    // ones.
+    let _idle = open_idle(&daemon, 6).await;
     let _silent = (daemon.connect().await, daemon.connect().await);
     let mut kept = Vec::new();
     for _ in 0..9 {
         let mut reply = None;
-        // On a machine that stands still for long the daemon may give one of these up, too: each is tried until it is served.
+        // On a stalled machine the daemon may close one of these too, so each is retried until
+        // served.
         eventually("a renewal", async || {
-            let (said, stream) = first(&daemon, &renew).await;
+            let (said, stream) = first_reply(&daemon, &renew).await;
             kept.push(stream);
             let done = said.status == 200;
             reply = Some(said);
             done
         })
         .await;
-        // Nor does it cost the next one its place that this one would have kept its connection.
+        // The reply closes the connection, so that it does not take the next request's place.
         assert_eq!(reply.unwrap().header("connection"), Some("close"));
     }
 }
 
-/// Idle connections have taken all but the last: over those nothing waits, and nobody takes long to say what it wants.
+/// Idle connections have taken all but the reserved ones: no request waits there, and each must be
+/// complete soon.
 #[tokio::test]
-async fn the_last_connections_are_for_those_that_are_answered_at_once() {
-    let mut plan = Plan::new();
-    plan.config.connections = 8;
-    // Nothing here waits for that.
-    (plan.config.head_timeout, plan.config.body_timeout) = (10 * PATIENCE, 10 * PATIENCE);
+async fn reserved_connections_are_for_immediate_requests() {
+    let mut plan = DaemonPlan::new();
+    plan.config.max_connections = 8;
+    // The test must not pass because of this timeout.
+    (plan.config.head_timeout, plan.config.body_timeout) = (10 * STEP_TIMEOUT, 10 * STEP_TIMEOUT);
     let daemon = plan.start().await;
-    // Nor for its end.
+    // Nor because the lease expires.
     let want = json!({"ttl_ms": 3_600_000});
     let mine = daemon.post("/v1/locks/job:1/acquire", want).await.ok();
     let renew = json!({"token": mine["token"], "fence": mine["fence"]});
     let renew = request(&daemon, "/v1/locks/job:1/renew", None, &renew);
-    let _idle = idle(&daemon, 6).await;
+    let _idle = open_idle(&daemon, 6).await;
     for (path, want) in [
         ("/v1/locks/job:1/acquire", json!({"wait_ms": 60_000})),
-        (
-            "/v1/locks/job:1/wait",
-            json!({"token": mine["token"], "wait_ms": 60_000}),
-        ),
+        ("/v1/locks/job:1/wait", json!({"token": mine["token"], "wait_ms": 60_000})),
         ("/v1/holds", json!({"name": "job:1", "wait_ms": 60_000})),
     ] {
         let waits = request(&daemon, path, None, &want);
         eventually("whoever would wait to be told", async || {
-            let told = send(&daemon, 1, &waits).await.next().await.unwrap();
+            let told = send_many(&daemon, 1, &waits).await.next().await.unwrap();
             told.status == 429 && told.code() == "too_many_waiters"
         })
         .await;
     }
-    let _slow = (half(&daemon).await, half(&daemon).await);
-    eventually(
-        "a renewal beside those who do not come to the point",
-        async || first(&daemon, &renew).await.0.status == 200,
-    )
+    let _slow = (open_without_body(&daemon).await, open_without_body(&daemon).await);
+    eventually("a renewal beside those who do not come to the point", async || {
+        first_reply(&daemon, &renew).await.0.status == 200
+    })
     .await;
 }
 
-/// Requests that wait leave room for those that keep a lock, and those of one identity for another's: whoever must renew finds a
-/// connection.
+/// Waiting requests leave room for renewals, and those of one identity leave room for another's.
 #[tokio::test]
-async fn requests_that_wait_leave_room_for_renewals() {
-    let mut plan = Plan::new();
-    plan.config.connections = 8;
+async fn waiting_requests_leave_room_for_renewals() {
+    let mut plan = DaemonPlan::new();
+    plan.config.max_connections = 8;
     let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
     let daemon = plan.start().await;
     let calm = async |verb: &str, body| {
@@ -256,14 +242,10 @@ async fn requests_that_wait_leave_room_for_renewals() {
     };
     let mine = calm("acquire", json!({})).await.ok();
 
-    let ask = request(
-        &daemon,
-        "/v1/locks/team:1/acquire",
-        Some(&tokens[0]),
-        &json!({"wait_ms": 60_000}),
-    );
-    let mut waiting = send(&daemon, 8, &ask).await;
-    // Half of three quarters of the connections may wait. The others are told, and keep no connection.
+    let ask = request(&daemon, "/v1/locks/team:1/acquire", Some(&tokens[0]), &json!({"wait_ms": 60_000}));
+    let mut waiting = send_many(&daemon, 8, &ask).await;
+    // One identity may use half of the wait slots, which are three quarters of the connections.
+    // Further requests are refused and their connections closed.
     for _ in 3..8 {
         let told = within("one to be told", waiting.next()).await.unwrap();
         assert_eq!((told.status, told.code().as_str()), (429, "too_many_waiters"));
@@ -274,11 +256,11 @@ async fn requests_that_wait_leave_room_for_renewals() {
     assert_eq!((waited.status, waited.code().as_str()), (409, "busy"));
 }
 
-/// Asking for a hold that the daemon keeps is waiting like any other, and is of the same share.
+/// A request for a daemon-kept hold counts as waiting, and against the same share.
 #[tokio::test]
-async fn holds_that_are_asked_for_are_of_their_callers_share() {
-    let mut plan = Plan::new();
-    plan.config.connections = 16;
+async fn hold_requests_count_against_their_callers_share() {
+    let mut plan = DaemonPlan::new();
+    plan.config.max_connections = 16;
     let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
     let daemon = plan.start().await;
     let calm = async |path: &str, body| {
@@ -287,10 +269,11 @@ async fn holds_that_are_asked_for_are_of_their_callers_share() {
     };
     calm("/v1/locks/team:1/acquire", json!({})).await.ok();
 
-    // All of them over connections on which one may wait. Half of three quarters of the places are one identity's.
+    // All requests use unreserved connections. One identity may use half of the wait slots, which
+    // are three quarters of the connections.
     let want = json!({"name": "team:1", "wait_ms": 60_000});
     let ask = request(&daemon, "/v1/holds", Some(&tokens[0]), &want);
-    let mut waiting = send(&daemon, 9, &ask).await;
+    let mut waiting = send_many(&daemon, 9, &ask).await;
     for _ in 6..9 {
         let told = within("one to be told", waiting.next()).await.unwrap();
         assert_eq!((told.status, told.code().as_str()), (429, "too_many_waiters"));

@@ -1,23 +1,20 @@
-//! Bodies, names, methods and connections that mean harm, and do none.
+//! Hostile bodies, names, methods and connections do no harm.
 
 use std::time::Duration;
 
 use leasehold::clock::{BootClock, Clock};
 use leasehold::leasehold_core::Token;
-use leasehold::store::Ask;
+use leasehold::store::AcquireRequest;
 use leasehold::{Fence, Ttl};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::stage::{Daemon, Plan, eventually, within};
+use crate::fixture::{Daemon, DaemonPlan, eventually, within};
 
-async fn unharmed(daemon: &Daemon) {
+async fn assert_still_serving(daemon: &Daemon) {
     assert_eq!(daemon.get("/readyz").await.status, 200);
     let granted = daemon.post("/v1/locks/after/acquire", json!({})).await.ok();
-    daemon
-        .post("/v1/locks/after/release", json!({"token": granted["token"]}))
-        .await
-        .ok();
+    daemon.post("/v1/locks/after/release", json!({"token": granted["token"]})).await.ok();
 }
 
 #[tokio::test]
@@ -60,11 +57,9 @@ async fn bodies() {
         reply.code();
     }
     let large = "x".repeat(16 * 1024);
-    let reply = daemon
-        .post("/v1/locks/job:1/acquire", json!({"holder": large}))
-        .await;
+    let reply = daemon.post("/v1/locks/job:1/acquire", json!({"holder": large})).await;
     assert_eq!((reply.status, reply.code().as_str()), (413, "too_large"));
-    unharmed(&daemon).await;
+    assert_still_serving(&daemon).await;
 }
 
 #[tokio::test]
@@ -99,18 +94,14 @@ async fn names_methods_and_paths() {
     }
     for method in ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"] {
         let reply = daemon.call(method, "/v1/locks/job:1", None, None).await;
-        assert_eq!(
-            (reply.status, reply.header("allow")),
-            (405, Some("get")),
-            "{method}: {reply:?}"
-        );
+        assert_eq!((reply.status, reply.header("allow")), (405, Some("get")), "{method}: {reply:?}");
         reply.code();
     }
     assert_eq!(daemon.call("HEAD", "/healthz", None, None).await.status, 200);
-    unharmed(&daemon).await;
+    assert_still_serving(&daemon).await;
 }
 
-/// A browser's page of elsewhere, and a name that someone's DNS has pointed here.
+/// A page of another origin, and a host name that hostile DNS has pointed here.
 #[tokio::test]
 async fn browsers() {
     let daemon = Daemon::start().await;
@@ -131,27 +122,21 @@ async fn browsers() {
         assert_eq!(reply.status, status, "{host} {extra}: {reply:?}");
     }
     let page = daemon.get("/").await;
-    assert!(
-        page.header("content-security-policy")
-            .unwrap()
-            .contains("default-src 'none'")
-    );
+    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
     assert!(page.header("x-frame-options").is_some());
 }
 
-/// Slow heads, slow bodies and silent peers are given up on, and hold nobody else up.
+/// Slow heads, slow bodies and silent peers are disconnected, and delay no other client.
 #[tokio::test]
 async fn slow_clients() {
-    let mut plan = Plan::new();
+    let mut plan = DaemonPlan::new();
     plan.config.head_timeout = Duration::from_millis(500);
     plan.config.body_timeout = Duration::from_millis(500);
     let daemon = plan.start().await;
     let mut slow = Vec::new();
     for _ in 0..200 {
         let mut head = daemon.connect().await;
-        head.write_all(b"POST /v1/locks/job:1/acquire HTTP/1.1\r\nhost: x\r\nx-slow: ")
-            .await
-            .unwrap();
+        head.write_all(b"POST /v1/locks/job:1/acquire HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
         slow.push(head);
     }
     let mut body = daemon.connect().await;
@@ -161,31 +146,26 @@ async fn slow_clients() {
     );
     body.write_all(begun.as_bytes()).await.unwrap();
     let idle = daemon.connect().await;
-    // Meanwhile everybody else is served.
+    // Meanwhile other clients are served.
     let before = BootClock.now();
-    unharmed(&daemon).await;
+    assert_still_serving(&daemon).await;
     assert!(BootClock.now().since(before) < Duration::from_secs(30));
     let mut said = Vec::new();
-    within("the slow body to be refused", body.read_to_end(&mut said))
-        .await
-        .unwrap();
+    within("the slow body to be refused", body.read_to_end(&mut said)).await.unwrap();
     let said = String::from_utf8_lossy(&said);
-    assert!(
-        said.starts_with("HTTP/1.1 408") && said.contains("request_timeout"),
-        "{said}"
-    );
+    assert!(said.starts_with("HTTP/1.1 408") && said.contains("request_timeout"), "{said}");
     for mut stream in slow.into_iter().chain([idle]) {
         let mut said = Vec::new();
-        // Closed, with or without a word.
+        // The connection is closed, with or without a reply.
         let _ = within("a slow client to be closed", stream.read_to_end(&mut said)).await;
     }
-    unharmed(&daemon).await;
+    assert_still_serving(&daemon).await;
 }
 
-/// Names of all tenants share the counters of fences: a floor near the largest fence would use one up for good.
+/// All tenants share the fence counters: a floor near the largest fence would use one up for good.
 #[tokio::test]
-async fn a_floor_does_not_shut_the_names_of_others() {
-    let mut plan = Plan::new();
+async fn a_high_floor_does_not_block_other_tenants() {
+    let mut plan = DaemonPlan::new();
     let tokens = plan.identities(&[("a", &["hold:a"]), ("b", &["hold:b"])]);
     let daemon = plan.start().await;
     let acquire = |who: usize, name: String, body| {
@@ -202,22 +182,19 @@ async fn a_floor_does_not_shut_the_names_of_others() {
         assert_eq!((refused.status, refused.code().as_str()), (422, "invalid"));
         assert_eq!(refused.json()["field"], "floor");
     }
-    // Some of these share a counter with some of those.
+    // Some of these names share a fence counter with the ones above.
     for number in 0..300 {
         acquire(1, format!("b:{number}"), json!({})).await.ok();
     }
-    // What a store whose clock is ahead has issued is respected: by hours at once, by days as soon as it was seen here.
+    // A fence from a store whose clock is ahead is accepted: by hours at once, by days once the
+    // daemon has seen it.
     let fence = |reply: Value| reply["fence"].as_str().unwrap().parse::<u64>().unwrap();
     let hours = fence(acquire(1, "b:now".into(), json!({})).await.ok()) + 23 * 3_600_000_000;
     let token = Token::parse(&format!("x|scheduler|{}", "0".repeat(32))).unwrap();
     let ttl = Ttl::new(Duration::from_secs(3600)).unwrap();
-    let mut ahead = Ask::new("b:days".parse().unwrap(), token, ttl);
+    let mut ahead = AcquireRequest::new("b:days".parse().unwrap(), token, ttl);
     ahead.floor = Fence::new(hours + 48 * 3_600_000_000);
-    daemon
-        .store
-        .acquire(&ahead, Duration::from_secs(60))
-        .await
-        .unwrap();
+    daemon.store.acquire(&ahead, Duration::from_secs(60)).await.unwrap();
     let busy = acquire(1, "b:days".into(), json!({})).await;
     let days = fence(busy.json());
     assert!(days > hours, "{busy:?}");
@@ -227,9 +204,9 @@ async fn a_floor_does_not_shut_the_names_of_others() {
     }
 }
 
-/// What is not HTTP, or too much of it, is answered or cut off (0), and nobody else notices.
+/// Invalid or oversized HTTP is answered or cut off (status 0), and other clients do not notice.
 #[tokio::test]
-async fn garbage_and_heads_without_end() {
+async fn garbage_and_endless_heads() {
     let daemon = Daemon::start().await;
     let host = daemon.address;
     let long = "x".repeat(32 * 1024);
@@ -251,7 +228,7 @@ async fn garbage_and_heads_without_end() {
         assert!(statuses.contains(&reply.status), "{what}: {reply:?}");
         assert!(reply.text.len() < 1024, "{what}: nothing of it is repeated");
     }
-    // A body whose length was announced is not waited for when it is too large.
+    // A body that is too large by its announced length is not read.
     let reply = daemon
         .raw(&format!(
             "POST /v1/locks/x/acquire HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -259,10 +236,11 @@ async fn garbage_and_heads_without_end() {
         ))
         .await;
     assert_eq!((reply.status, reply.code().as_str()), (413, "too_large"));
-    unharmed(&daemon).await;
+    assert_still_serving(&daemon).await;
 }
 
-/// Whoever closes its side, or vanishes with a reset, is not waited for; what it asked for is not left behind.
+/// A client that half-closes or resets its connection is not waited for, and leaves no waiter
+/// behind.
 #[tokio::test]
 async fn half_closed_and_reset_connections() {
     let daemon = Daemon::start().await;
@@ -294,10 +272,7 @@ async fn half_closed_and_reset_connections() {
         }
         eventually("them to be forgotten", async || waiters().await == 0).await;
     }
-    daemon
-        .post("/v1/locks/job:1/release", json!({"token": mine["token"]}))
-        .await
-        .ok();
+    daemon.post("/v1/locks/job:1/release", json!({"token": mine["token"]})).await.ok();
     assert_eq!(daemon.get("/v1/locks/job:1").await.ok()["held"], false);
-    unharmed(&daemon).await;
+    assert_still_serving(&daemon).await;
 }

@@ -1,68 +1,44 @@
-//! Client-kept locks, as a new user meets them.
+//! Client-kept locks: the basic routes.
 
 use std::time::Duration;
 
 use leasehold::clock::{BootClock, Clock};
 use serde_json::json;
 
-use crate::stage::{Daemon, eventually};
+use crate::fixture::{Daemon, eventually};
 
 #[tokio::test]
 async fn acquire_busy_renew_release() {
     let daemon = Daemon::start().await;
-    let mine = daemon
-        .post("/v1/locks/demo/acquire", json!({"holder": "me"}))
-        .await
-        .ok();
+    let mine = daemon.post("/v1/locks/demo/acquire", json!({"holder": "me"})).await.ok();
     let (token, fence) = (mine["token"].as_str().unwrap(), mine["fence"].as_str().unwrap());
-    assert_eq!(
-        (mine["holder"].as_str(), mine["ttl_ms"].as_u64()),
-        (Some("me"), Some(60_000))
-    );
+    assert_eq!((mine["holder"].as_str(), mine["ttl_ms"].as_u64()), (Some("me"), Some(60_000)));
 
-    let busy = daemon
-        .post("/v1/locks/demo/acquire", json!({"holder": "you"}))
-        .await;
+    let busy = daemon.post("/v1/locks/demo/acquire", json!({"holder": "you"})).await;
     assert_eq!((busy.status, busy.code().as_str()), (409, "busy"));
     assert_eq!(busy.json()["holder"], "me");
     let after: u64 = busy.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&after), "{after}");
 
-    let renewed = daemon
-        .post("/v1/locks/demo/renew", json!({"token": token, "fence": fence}))
-        .await
-        .ok();
+    let renewed = daemon.post("/v1/locks/demo/renew", json!({"token": token, "fence": fence})).await.ok();
     assert_eq!(renewed["status"], "extended");
-    let released = daemon
-        .post("/v1/locks/demo/release", json!({"token": token}))
-        .await
-        .ok();
+    let released = daemon.post("/v1/locks/demo/release", json!({"token": token})).await.ok();
     assert_eq!(released["released"], true);
-    let next = daemon
-        .post("/v1/locks/demo/acquire", json!({"holder": "you"}))
-        .await
-        .ok();
+    let next = daemon.post("/v1/locks/demo/acquire", json!({"holder": "you"})).await.ok();
     assert!(next["fence"].as_str().unwrap().parse::<u64>().unwrap() > fence.parse().unwrap());
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_gone_and_changes_nothing() {
+async fn a_wrong_token_gets_410_and_changes_nothing() {
     let daemon = Daemon::start().await;
-    let mine = daemon
-        .post("/v1/locks/demo/acquire", json!({"holder": "me"}))
-        .await
-        .ok();
+    let mine = daemon.post("/v1/locks/demo/acquire", json!({"holder": "me"})).await.ok();
     let fence = mine["fence"].as_str().unwrap();
     let wrong = format!("me|scheduler|{}", "0".repeat(32));
-    let renewed = daemon
-        .post("/v1/locks/demo/renew", json!({"token": wrong, "fence": fence}))
-        .await;
+    let renewed = daemon.post("/v1/locks/demo/renew", json!({"token": wrong, "fence": fence})).await;
     assert_eq!((renewed.status, renewed.code().as_str()), (410, "not_owned"));
-    let released = daemon
-        .post("/v1/locks/demo/release", json!({"token": wrong}))
-        .await;
+    let released = daemon.post("/v1/locks/demo/release", json!({"token": wrong})).await;
     assert_eq!((released.status, released.code().as_str()), (410, "not_owned"));
-    // The right token, another grant's fence.
+    // The right token with another grant's fence.
     let stale = json!({"token": mine["token"], "fence": "1"});
     assert_eq!(daemon.post("/v1/locks/demo/renew", stale).await.status, 410);
     let shown = daemon.get("/v1/locks/demo").await.ok();
@@ -75,105 +51,62 @@ async fn asking_again_with_an_id_returns_the_same_grant() {
     let daemon = Daemon::start().await;
     let ask = json!({"id": "3f0c", "holder": "me"});
     let first = daemon.post("/v1/locks/demo/acquire", ask.clone()).await.ok();
-    assert_eq!(
-        daemon.post("/v1/locks/demo/acquire", ask.clone()).await.ok(),
-        first
-    );
-    // Another id is another caller.
+    assert_eq!(daemon.post("/v1/locks/demo/acquire", ask.clone()).await.ok(), first);
+    // Another id counts as another caller.
     let other = json!({"id": "3f0d", "holder": "me"});
     assert_eq!(daemon.post("/v1/locks/demo/acquire", other).await.code(), "busy");
-    daemon
-        .post("/v1/locks/demo/release", json!({"token": first["token"]}))
-        .await
-        .ok();
-    // The same request, late: it must not take what was given back.
+    daemon.post("/v1/locks/demo/release", json!({"token": first["token"]})).await.ok();
+    // A late repetition must not re-acquire what was released.
     let late = daemon.post("/v1/locks/demo/acquire", ask).await;
     assert_eq!((late.status, late.code().as_str()), (410, "void"));
     assert_eq!(daemon.get("/v1/locks/demo").await.ok()["held"], false);
 }
 
 #[tokio::test]
-async fn a_waiter_gets_in_when_the_holder_lets_go() {
+async fn a_waiter_is_granted_when_the_holder_releases() {
     let daemon = Daemon::start().await;
     let mine = daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
     let wait = json!({"holder": "you", "wait_ms": 60_000});
     let waiting = daemon.post("/v1/locks/demo/acquire", wait);
     let release = async {
-        eventually("a waiter", async || {
-            daemon.get("/v1/locks/demo").await.ok()["waiters"] == 1
-        })
-        .await;
-        daemon
-            .post("/v1/locks/demo/release", json!({"token": mine["token"]}))
-            .await
-            .ok();
+        eventually("a waiter", async || daemon.get("/v1/locks/demo").await.ok()["waiters"] == 1).await;
+        daemon.post("/v1/locks/demo/release", json!({"token": mine["token"]})).await.ok();
         BootClock.now()
     };
     let (granted, released) = tokio::join!(waiting, release);
     assert_eq!(granted.ok()["holder"], "you");
     assert!(BootClock.now().since(released) < Duration::from_secs(20));
-    // One that gives up leaves nothing behind.
-    let late = daemon
-        .post("/v1/locks/demo/acquire", json!({"wait_ms": 50}))
-        .await;
+    // A waiter that times out leaves no queue entry behind.
+    let late = daemon.post("/v1/locks/demo/acquire", json!({"wait_ms": 50})).await;
     assert_eq!(late.code(), "busy");
-    eventually("no waiter", async || {
-        daemon.get("/v1/locks/demo").await.ok()["waiters"] == 0
-    })
-    .await;
+    eventually("no waiter", async || daemon.get("/v1/locks/demo").await.ok()["waiters"] == 0).await;
 }
 
 #[tokio::test]
 async fn breaking_asks_waits_refuses_and_is_recorded() {
     let daemon = Daemon::start().await;
-    assert_eq!(
-        daemon
-            .post("/v1/locks/demo/break", json!({"reason": "x"}))
-            .await
-            .code(),
-        "not_held"
-    );
-    let mine = daemon
-        .post("/v1/locks/demo/acquire", json!({"holder": "me"}))
-        .await
-        .ok();
-    assert_eq!(
-        daemon
-            .post("/v1/locks/demo/break", json!({"reason": " "}))
-            .await
-            .code(),
-        "invalid"
-    );
+    assert_eq!(daemon.post("/v1/locks/demo/break", json!({"reason": "x"})).await.code(), "not_held");
+    let mine = daemon.post("/v1/locks/demo/acquire", json!({"holder": "me"})).await.ok();
+    assert_eq!(daemon.post("/v1/locks/demo/break", json!({"reason": " "})).await.code(), "invalid");
     let stale = json!({"reason": "stuck", "fence": "1"});
     let stale = daemon.post("/v1/locks/demo/break", stale).await;
     assert_eq!((stale.status, stale.code().as_str()), (412, "stale_fence"));
-    let asked = daemon
-        .post("/v1/locks/demo/break", json!({"reason": "stuck", "wait_ms": 200}))
-        .await;
+    let asked = daemon.post("/v1/locks/demo/break", json!({"reason": "stuck", "wait_ms": 200})).await;
     assert_eq!((asked.status, asked.code().as_str()), (409, "holder_alive"));
-    // The holder was asked, and hears of it when it renews.
+    // The holder was asked to release, and learns so when it renews.
     let renew = json!({"token": mine["token"], "fence": mine["fence"]});
     let renewed = daemon.post("/v1/locks/demo/renew", renew.clone()).await.ok();
     assert_eq!(renewed["asked_to_release"], "local: stuck");
     let forced = json!({"reason": "stuck", "force": true});
-    assert_eq!(
-        daemon.post("/v1/locks/demo/break", forced).await.ok()["how"],
-        "broken"
-    );
+    assert_eq!(daemon.post("/v1/locks/demo/break", forced).await.ok()["how"], "broken");
     assert_eq!(daemon.post("/v1/locks/demo/renew", renew).await.status, 410);
     let audit = std::fs::read_to_string(daemon.state().join("audit.jsonl")).unwrap();
     let line = audit.lines().find(|line| line.contains("\"break\"")).unwrap();
     assert!(line.contains("\"local\"") && line.contains("stuck"), "{line}");
-    // That it was done to someone who may be at work is in it, and that it was refused before.
+    // The audit log says that the break was forced, and that an earlier one was refused.
     assert!(line.contains("\"forced\":true"), "{line}");
-    let refused = audit
-        .lines()
-        .find(|line| line.contains("\"break-refused\""))
-        .unwrap();
-    assert!(
-        refused.contains("stuck") && !refused.contains("forced"),
-        "{refused}"
-    );
+    let refused = audit.lines().find(|line| line.contains("\"break-refused\"")).unwrap();
+    assert!(refused.contains("stuck") && !refused.contains("forced"), "{refused}");
     assert!(leasehold_server::verify_audit(&daemon.state().join("audit.jsonl")).is_ok());
     eventually("the history to say so", async || {
         daemon.get("/v1/history").await.ok()["holds"][0]["ended"] == "broken"
@@ -181,9 +114,9 @@ async fn breaking_asks_waits_refuses_and_is_recorded() {
     .await;
 }
 
-/// A holder that was asked and lets go is not broken; one that has died is, once that can be seen.
+/// A holder that releases when asked is not broken. A dead one is, once its silence shows.
 #[tokio::test]
-async fn a_holder_that_lets_go_or_is_silent() {
+async fn only_a_silent_holder_is_broken() {
     let daemon = Daemon::start().await;
     let mine = daemon.post("/v1/locks/demo/acquire", json!({})).await.ok();
     let breaking = daemon.post("/v1/locks/demo/break", json!({"reason": "x", "wait_ms": 60_000}));
@@ -194,52 +127,35 @@ async fn a_holder_that_lets_go_or_is_silent() {
             renewed.get("asked_to_release").is_some()
         })
         .await;
-        daemon
-            .post("/v1/locks/demo/release", json!({"token": mine["token"]}))
-            .await
-            .ok();
+        daemon.post("/v1/locks/demo/release", json!({"token": mine["token"]})).await.ok();
     };
     let (how, ()) = tokio::join!(breaking, letting_go);
-    // The renewal that asked for it may have shown that it is alive just before.
+    // The renewal that learned of the request may have shown just before that the holder is alive.
     assert!(matches!(how.status, 200 | 409), "{how:?}");
-    daemon
-        .post("/v1/locks/dead/acquire", json!({"ttl_ms": 3000}))
-        .await
-        .ok();
-    let dead = daemon
-        .post("/v1/locks/dead/break", json!({"reason": "x", "wait_ms": 60_000}))
-        .await
-        .ok();
-    assert!(
-        matches!(dead["how"].as_str(), Some("broken" | "released")),
-        "{dead}"
-    );
-    // Whoever has watched the holder itself says so, and it was not forced.
+    daemon.post("/v1/locks/dead/acquire", json!({"ttl_ms": 3000})).await.ok();
+    let dead = daemon.post("/v1/locks/dead/break", json!({"reason": "x", "wait_ms": 60_000})).await.ok();
+    assert!(matches!(dead["how"].as_str(), Some("broken" | "released")), "{dead}");
+    // A caller that watched the holder itself says so, and the break does not count as forced.
     daemon.post("/v1/locks/gone/acquire", json!({})).await.ok();
     let watched = json!({"reason": "its host is gone", "force": true, "alive": false});
     daemon.post("/v1/locks/gone/break", watched).await.ok();
     let audit = std::fs::read_to_string(daemon.state().join("audit.jsonl")).unwrap();
-    let line = audit
-        .lines()
-        .find(|line| line.contains("its host is gone"))
-        .unwrap();
+    let line = audit.lines().find(|line| line.contains("its host is gone")).unwrap();
     assert!(line.contains("\"forced\":false"), "{line}");
 }
 
-/// Whoever never renews, or not as often as one can tell, says nothing by its silence: it is not broken while its lease lasts.
+/// The silence of a holder that renews never or rarely proves nothing: it is not broken while its
+/// lease lasts.
 #[tokio::test]
-async fn silence_says_nothing_of_a_holder_that_does_not_renew() {
+async fn silence_of_a_rarely_renewing_holder_proves_nothing() {
     let daemon = Daemon::start().await;
     let unknown = format!("me|no-such-class|{}", "0".repeat(32));
     for who in [json!({"class": "admission"}), json!({"token": unknown})] {
         let mut want = who.clone();
         want["ttl_ms"] = json!(3000);
         daemon.post("/v1/locks/demo/acquire", want).await.ok();
-        let ended = daemon
-            .post("/v1/locks/demo/break", json!({"reason": "x", "wait_ms": 60_000}))
-            .await
-            .ok();
-        // It ran out.
+        let ended = daemon.post("/v1/locks/demo/break", json!({"reason": "x", "wait_ms": 60_000})).await.ok();
+        // The lease expired.
         assert_eq!(ended["how"], "released", "{who}");
     }
 }

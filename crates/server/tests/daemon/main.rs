@@ -1,18 +1,14 @@
-//! The daemon, asked over real connections.
+//! Tests of the daemon over real connections.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod canary;
+mod disconnects;
 mod events;
+mod fixture;
 mod flood;
 mod holds;
 mod hostile;
-mod leaving;
 mod locks;
 mod matrix;
 mod mounts;
@@ -21,5 +17,4 @@ mod plane;
 mod plane_roles;
 mod policies;
 mod restart;
-mod stage;
 mod tls;

@@ -1,31 +1,32 @@
-//! Every route of the document, every role, every namespace, against a table written by hand: a route without a line in it, a line
-//! without a route, or a route that demands less than its line makes this red.
+//! Every route, role and namespace against a table written by hand. It fails on a route without a
+//! row, a row without a route, and a route that requires less than its row says.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::stage::{Daemon, Plan, Reply, within};
+use crate::fixture::{Daemon, DaemonPlan, Reply, within};
 
-/// What a route is about.
+/// The target of a route.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum About {
-    /// Nothing that anyone owns.
+enum RouteTarget {
+    /// No target; the route is open.
     Nothing,
-    /// The daemon as a whole, and so everybody's.
+    /// The daemon as a whole.
     Whole,
-    /// Whatever the caller may see.
+    /// Whatever the caller may read.
     Own,
     /// One name or namespace, in the path or in the body.
     Name,
-    /// A hold: others with the right may look at it, only its owner may do something with it.
+    /// A hold: other callers with the right may read it, only its owner may change it.
     Hold,
 }
-use About::{Hold, Name, Nothing, Own, Whole};
+use RouteTarget::{Hold, Name, Nothing, Own, Whole};
 
-/// Method and path, the least role, and what it is about. Not made from the routes: they are what is tested.
-const TABLE: &[(&str, Option<&str>, About)] = &[
+/// Method and path, the lowest role, and the target. Not generated from the routes, since they are
+/// under test.
+const EXPECTED_ROUTES: &[(&str, Option<&str>, RouteTarget)] = &[
     ("GET /", None, Nothing),
     ("GET /assets/app.js", None, Nothing),
     ("GET /assets/app.css", None, Nothing),
@@ -54,47 +55,31 @@ const TABLE: &[(&str, Option<&str>, About)] = &[
     ("GET /v1/policies", Some("read"), Own),
     ("GET /v1/policies/{class}", Some("read"), Own),
     ("POST /v1/policies/{class}/overrides", Some("admin"), Whole),
-    (
-        "DELETE /v1/policies/{class}/overrides/{field}",
-        Some("admin"),
-        Whole,
-    ),
+    ("DELETE /v1/policies/{class}/overrides/{field}", Some("admin"), Whole),
     ("GET /v1/policy-history", Some("read"), Own),
 ];
 
-/// The table has every route of the document that is served, and every route behind the gate, and no other.
+/// The table has exactly the routes of the served document and of the gate.
 #[tokio::test]
 async fn the_table_has_every_route() {
     let daemon = Daemon::start().await;
     let document: Value = daemon.get("/openapi.json").await.ok();
     // The dashboard is for browsers, and the document does not describe itself.
-    let page = [
-        "",
-        "assets/app.js",
-        "assets/app.css",
-        "assets/icon.svg",
-        "openapi.json",
-    ];
+    let page = ["", "assets/app.js", "assets/app.css", "assets/icon.svg", "openapi.json"];
     let mut routes: BTreeSet<String> = page.iter().map(|path| format!("GET /{path}")).collect();
     for (path, item) in document["paths"].as_object().unwrap() {
         let methods = item.as_object().unwrap().keys();
         routes.extend(methods.map(|method| format!("{} {path}", method.to_uppercase())));
     }
-    let ruled = daemon
-        .rules
-        .iter()
-        .map(|(method, path, _)| format!("{method} {path}"));
-    let table: BTreeSet<String> = TABLE.iter().map(|(route, ..)| (*route).to_owned()).collect();
-    assert_eq!(
-        table, routes,
-        "add the new route to TABLE, with what it should demand"
-    );
+    let ruled = daemon.rules.iter().map(|(method, path, _)| format!("{method} {path}"));
+    let table: BTreeSet<String> = EXPECTED_ROUTES.iter().map(|(route, ..)| (*route).to_owned()).collect();
+    assert_eq!(table, routes, "add the new route to TABLE, with what it should demand");
     assert_eq!(table, ruled.collect());
-    assert_eq!(table.len(), TABLE.len(), "no route twice");
+    assert_eq!(table.len(), EXPECTED_ROUTES.len(), "no route twice");
 }
 
-/// The head of an answer that does not end.
-async fn begins(daemon: &Daemon, path: &str, token: Option<&str>) -> Reply {
+/// The head of a response that does not end.
+async fn response_head(daemon: &Daemon, path: &str, token: Option<&str>) -> Reply {
     let token = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
     let mut stream = daemon.connect().await;
     let ask = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{token}\r\n", daemon.address);
@@ -108,9 +93,7 @@ async fn begins(daemon: &Daemon, path: &str, token: Option<&str>) -> Reply {
     })
     .await;
     let head = String::from_utf8_lossy(&all).to_lowercase();
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "));
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     if let Some(length) = length {
         let mut body = vec![0; length.parse().unwrap()];
         stream.read_exact(&mut body).await.unwrap();
@@ -119,8 +102,8 @@ async fn begins(daemon: &Daemon, path: &str, token: Option<&str>) -> Reply {
     Reply::parse(&all)
 }
 
-/// What a foreign name looks like: nothing that is shown may have it.
-const FOREIGN: &str = "theirs";
+/// Part of every foreign name: no response may contain it.
+const FOREIGN_MARKER: &str = "theirs";
 
 fn body(path: &str, name: &str) -> Option<Value> {
     let token = format!("x|scheduler|{}", "0".repeat(32));
@@ -138,7 +121,7 @@ fn body(path: &str, name: &str) -> Option<Value> {
 }
 
 async fn stage() -> (Daemon, Vec<String>) {
-    let mut plan = Plan::new();
+    let mut plan = DaemonPlan::new();
     let tokens = plan.identities(&[
         ("root", &["admin:*"]),
         ("reader", &["read:team"]),
@@ -150,26 +133,17 @@ async fn stage() -> (Daemon, Vec<String>) {
     (plan.start().await, tokens)
 }
 
-/// The least role that each route demands, as the answers show it.
+/// The lowest role that each route requires, as the responses show it.
 #[tokio::test]
 async fn every_route_by_every_role_on_every_namespace() {
     let (daemon, tokens) = stage().await;
     let root = Some(tokens[0].as_str());
     let mut tried = 0;
-    for (namespace, own) in [
-        ("team", true),
-        ("team2", false),
-        (FOREIGN, false),
-        ("default", false),
-    ] {
-        for (route, role, about) in TABLE.iter().copied() {
+    for (namespace, own) in [("team", true), ("team2", false), (FOREIGN_MARKER, false), ("default", false)] {
+        for (route, role, about) in EXPECTED_ROUTES.iter().copied() {
             let (method, path) = route.split_once(' ').unwrap();
-            let name = if namespace == "default" {
-                "plain".to_owned()
-            } else {
-                format!("{namespace}:1")
-            };
-            // A hold of that namespace, for the routes that are about one.
+            let name = if namespace == "default" { "plain".to_owned() } else { format!("{namespace}:1") };
+            // A hold in that namespace, for the routes whose target is a hold.
             let id = format!("{namespace}-{tried}");
             if path.contains("{id}") {
                 let ask = json!({"id": id, "name": format!("{name}:{tried}"), "heartbeat_ms": 60_000});
@@ -181,31 +155,22 @@ async fn every_route_by_every_role_on_every_namespace() {
                 .replace("{id}", &id)
                 .replace("{class}", "scheduler")
                 .replace("{field}", "ttl");
-            for (at, who) in ["reader", "locker", "boss", "nobody-special", "auditor", "-"]
-                .iter()
-                .enumerate()
+            for (at, who) in ["reader", "locker", "boss", "nobody-special", "auditor", "-"].iter().enumerate()
             {
                 let token = tokens.get(at + 1).map(String::as_str).filter(|_| *who != "-");
                 let reply = if path == "/v1/events" {
-                    begins(&daemon, &url, token).await
+                    response_head(&daemon, &url, token).await
                 } else {
                     daemon.call(method, &url, token, body(path, &name)).await
                 };
                 tried += 1;
-                let told = format!(
-                    "{who}: {method} {url} ({role:?}): {} {}",
-                    reply.status, reply.text
-                );
+                let told = format!("{who}: {method} {url} ({role:?}): {} {}", reply.status, reply.text);
                 let Some(role) = role else {
                     assert!(!matches!(reply.status, 401 | 403), "{told}");
                     continue;
                 };
                 if *who == "-" {
-                    assert_eq!(
-                        (reply.status, reply.code().as_str()),
-                        (401, "unauthorized"),
-                        "{told}"
-                    );
+                    assert_eq!((reply.status, reply.code().as_str()), (401, "unauthorized"), "{told}");
                     continue;
                 }
                 let rank = |role: &str| ["read", "hold", "admin"].iter().position(|known| *known == role);
@@ -216,8 +181,8 @@ async fn every_route_by_every_role_on_every_namespace() {
                     "auditor" => Some(("read", true)),
                     _ => None,
                 };
-                // What shows only one's own is open to whoever has anything of their own. Only its owner says that a hold goes
-                // on, or ends it; here that is root.
+                // A filtered route is open to every caller that has any grant. Only the owner may
+                // send heartbeats for a hold or end it; here that is root.
                 let may = has.is_some_and(|(mine, everywhere)| {
                     let enough = rank(mine) >= rank(role);
                     enough
@@ -230,8 +195,8 @@ async fn every_route_by_every_role_on_every_namespace() {
                 });
                 let refused = matches!(reply.status, 401 | 403) || (about == Hold && reply.status == 404);
                 assert_eq!(!refused, may, "{told}");
-                if !own && !may && namespace == FOREIGN && !url.contains(FOREIGN) {
-                    assert!(!reply.text.contains(FOREIGN), "{told}");
+                if !own && !may && namespace == FOREIGN_MARKER && !url.contains(FOREIGN_MARKER) {
+                    assert!(!reply.text.contains(FOREIGN_MARKER), "{told}");
                 }
             }
         }
@@ -239,32 +204,26 @@ async fn every_route_by_every_role_on_every_namespace() {
     assert!(tried > 300, "{tried}");
 }
 
-/// Lists, history, events and refusals show one's own names only; metrics are refused.
+/// Lists, history, events and errors show only names the caller may read; metrics are refused.
 #[tokio::test]
 async fn foreign_names_are_never_shown() {
     let (daemon, tokens) = stage().await;
     let root = Some(tokens[0].as_str());
-    for name in [
-        FOREIGN.to_owned() + ":secret",
-        "team:1".into(),
-        "team2:secret".into(),
-        "plain".into(),
-    ] {
+    for name in
+        [FOREIGN_MARKER.to_owned() + ":secret", "team:1".into(), "team2:secret".into(), "plain".into()]
+    {
         let path = format!("/v1/locks/{name}/acquire");
         let granted = daemon.call("POST", &path, root, Some(json!({}))).await.ok();
         let release = json!({"token": granted["token"]});
         if name.starts_with("team2") {
-            daemon
-                .call("POST", &format!("/v1/locks/{name}/release"), root, Some(release))
-                .await
-                .ok();
+            daemon.call("POST", &format!("/v1/locks/{name}/release"), root, Some(release)).await.ok();
         }
     }
     let reader = Some(tokens[1].as_str());
     let listed = daemon.call("GET", "/v1/locks", reader, None).await.ok();
     assert_eq!(listed["locks"].as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(listed["locks"][0]["name"], "team:1");
-    crate::stage::eventually("the history", async || {
+    crate::fixture::eventually("the history", async || {
         let past = daemon.call("GET", "/v1/history", root, None).await.ok();
         past["holds"].as_array().unwrap().len() == 4
     })
@@ -283,45 +242,32 @@ async fn foreign_names_are_never_shown() {
         "/healthz",
     ] {
         let reply = daemon.call("GET", path, reader, None).await;
-        assert!(
-            !reply.text.contains("secret") && !reply.text.contains("plain"),
-            "{path}: {reply:?}"
-        );
+        assert!(!reply.text.contains("secret") && !reply.text.contains("plain"), "{path}: {reply:?}");
     }
     assert_eq!(daemon.call("GET", "/metrics", reader, None).await.status, 403);
-    // Names without a namespace are in `default`, and nowhere else.
+    // Names without a namespace belong to `default` only.
     let all = daemon.call("GET", "/v1/locks", root, None).await.ok();
     assert_eq!(all["locks"].as_array().unwrap().len(), 3, "{all}");
 }
 
-/// Holds are their owner's: another with the same rights can look, and that is all.
+/// Another caller with the same rights can only read a hold.
 #[tokio::test]
-async fn a_hold_is_its_owners() {
-    let mut plan = Plan::new();
+async fn only_the_owner_changes_a_hold() {
+    let mut plan = DaemonPlan::new();
     let tokens = plan.identities(&[("a", &["hold:team"]), ("b", &["hold:team"])]);
     let daemon = plan.start().await;
     let (a, b) = (Some(tokens[0].as_str()), Some(tokens[1].as_str()));
-    daemon
-        .call("POST", "/v1/holds", a, Some(json!({"id": "h", "name": "team:1"})))
-        .await
-        .ok();
+    daemon.call("POST", "/v1/holds", a, Some(json!({"id": "h", "name": "team:1"}))).await.ok();
     assert_eq!(daemon.call("GET", "/v1/holds/h", b, None).await.status, 200);
     for (method, path) in [("POST", "/v1/holds/h/heartbeat"), ("DELETE", "/v1/holds/h")] {
         assert_eq!(daemon.call(method, path, b, None).await.status, 404);
     }
-    let taken = daemon
-        .call("POST", "/v1/holds", b, Some(json!({"id": "h", "name": "team:1"})))
-        .await;
+    let taken = daemon.call("POST", "/v1/holds", b, Some(json!({"id": "h", "name": "team:1"}))).await;
     assert_eq!(taken.code(), "id_taken");
     daemon.call("POST", "/v1/holds/h/heartbeat", a, None).await.ok();
-    // An id of one's own stands for nothing of someone else's.
+    // The same id of another caller stands for another grant.
     let ask = json!({"id": "same", "holder": "x"});
-    let mine = daemon
-        .call("POST", "/v1/locks/team:2/acquire", a, Some(ask.clone()))
-        .await
-        .ok();
-    let theirs = daemon
-        .call("POST", "/v1/locks/team:2/acquire", b, Some(ask))
-        .await;
+    let mine = daemon.call("POST", "/v1/locks/team:2/acquire", a, Some(ask.clone())).await.ok();
+    let theirs = daemon.call("POST", "/v1/locks/team:2/acquire", b, Some(ask)).await;
     assert_eq!(theirs.code(), "busy", "{mine}");
 }

@@ -3,25 +3,22 @@
 use axum::Router;
 use axum::routing::{get, post};
 use http::Method;
-use leasehold_server::auth::{Role, Rule, Space};
+use leasehold_server::auth::{Role, Rule, TargetSource};
 use leasehold_server::{Caller, Mount};
 
-use crate::stage::Plan;
+use crate::fixture::DaemonPlan;
 
 #[tokio::test]
-async fn a_mounted_route_demands_what_was_declared_and_one_without_is_refused() {
-    let mut plan = Plan::new();
+async fn mounted_routes_need_a_declared_rule() {
+    let mut plan = DaemonPlan::new();
     let tokens = plan.identities(&[("a", &["hold:job"]), ("b", &["admin:other"])]);
     let router = Router::new()
-        .route(
-            "/v1/jobs",
-            post(|Caller(who): Caller| async move { who.id().to_owned() }),
-        )
+        .route("/v1/jobs", post(|Caller(who): Caller| async move { who.id().to_owned() }))
         .route("/v1/forgotten", get(|| async { "open to all?" }));
     plan.mounts = vec![Mount::new(router).rule(
         Method::POST,
         "/v1/jobs",
-        Rule::new(Role::Hold, Space::Fixed("job")),
+        Rule::new(Role::Hold, TargetSource::Fixed("job")),
     )];
     let daemon = plan.start().await;
     let call = |method: &'static str, path: &'static str, who: usize| {

@@ -1,23 +1,23 @@
-//! The document says what is served, no more and no less, and is the one that is committed.
+//! The OpenAPI document lists exactly the served routes, and equals the committed one.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::stage::{Daemon, Plan};
+use crate::fixture::{Daemon, DaemonPlan};
 
 #[tokio::test]
 async fn every_route_is_in_the_document() {
-    same_routes(&Daemon::start().await).await;
+    assert_same_routes(&Daemon::start().await).await;
 }
 
 #[tokio::test]
 async fn every_route_of_the_control_plane_is_in_the_document_if_it_is_served() {
-    same_routes(&Plan::with_plane().start().await).await;
+    assert_same_routes(&DaemonPlan::with_plane().start().await).await;
 }
 
-async fn same_routes(daemon: &Daemon) {
+async fn assert_same_routes(daemon: &Daemon) {
     let document: Value = daemon.get("/openapi.json").await.ok();
     let mut told = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -36,10 +36,10 @@ async fn same_routes(daemon: &Daemon) {
     assert_eq!(told, served);
 }
 
-/// What the document says about roles is what the gate demands.
+/// The roles in the document are those that the gate requires.
 #[tokio::test]
 async fn the_roles_in_the_document_are_those_of_the_gate() {
-    let daemon = Plan::with_plane().start().await;
+    let daemon = DaemonPlan::with_plane().start().await;
     let document: Value = daemon.get("/openapi.json").await.ok();
     let mut said = 0;
     for (method, path, role) in &daemon.rules {
@@ -49,16 +49,13 @@ async fn the_roles_in_the_document_are_those_of_the_gate() {
             said += 1;
         }
     }
-    assert!(
-        said >= 22,
-        "the control plane's routes say what they demand: {said}"
-    );
+    assert!(said >= 22, "the control plane's routes say what they demand: {said}");
 }
 
 #[tokio::test]
 async fn the_committed_document_is_the_served_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
-    let served = Plan::with_plane().start().await.get("/openapi.json").await.text;
+    let served = DaemonPlan::with_plane().start().await.get("/openapi.json").await.text;
     assert_eq!(served, leasehold_server::openapi_document());
     if std::env::var_os("LEASEHOLD_BLESS").is_some() {
         std::fs::write(&path, &served).unwrap();

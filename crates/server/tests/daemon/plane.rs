@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold::clock::BootClock;
-use leasehold::leasehold_core::adapter::Chaos;
+use leasehold::leasehold_core::adapter::FaultyStore;
 use leasehold::leasehold_core::memory::MemoryStore;
 use leasehold::{Holder, Locks};
 use serde_json::{Value, json};
 
-use crate::stage::{Daemon, Plan, Reply, eventually};
+use crate::fixture::{Daemon, DaemonPlan, Reply, eventually};
 
-async fn served() -> Daemon {
-    Plan::with_plane().start().await
+async fn daemon_with_plane() -> Daemon {
+    DaemonPlan::with_plane().start().await
 }
 
 impl Daemon {
-    async fn becomes(&self, path: &str, wanted: &str) -> Value {
+    async fn wait_for_state(&self, path: &str, wanted: &str) -> Value {
         let mut last = Value::Null;
         eventually(&format!("{path} to be {wanted}"), async || {
             last = self.get(path).await.json();
@@ -36,43 +36,28 @@ impl Daemon {
     }
 }
 
-/// A job that is not there and a plane that is not there are two things.
+/// The error tells a missing job from a plane that is not served.
 #[tokio::test]
 async fn a_daemon_without_a_plane_says_so() {
-    let without = Plan::new().start().await;
-    for path in [
-        "/v1/jobs",
-        "/v1/jobs/x",
-        "/v1/runs/x/timeline",
-        "/v1/approvals",
-        "/v1/workflows/w",
-    ] {
+    let without = DaemonPlan::new().start().await;
+    for path in ["/v1/jobs", "/v1/jobs/x", "/v1/runs/x/timeline", "/v1/approvals", "/v1/workflows/w"] {
         let reply = without.get(path).await;
-        assert_eq!(
-            (reply.status, &reply.json()["code"]),
-            (404, &json!("no_plane")),
-            "{path}"
-        );
+        assert_eq!((reply.status, &reply.json()["code"]), (404, &json!("no_plane")), "{path}");
     }
     assert_eq!(without.get("/v1/jobsx").await.json()["code"], "not_found");
-    assert_eq!(served().await.get("/v1/jobs/x").await.json()["code"], "not_found");
-    assert_eq!(
-        served().await.get("/v1/runs/x/nothing").await.json()["code"],
-        "not_found"
-    );
+    assert_eq!(daemon_with_plane().await.get("/v1/jobs/x").await.json()["code"], "not_found");
+    assert_eq!(daemon_with_plane().await.get("/v1/runs/x/nothing").await.json()["code"], "not_found");
 }
 
 #[tokio::test]
 async fn ten_clients_approve_at_once_and_one_decides() {
-    let daemon = Arc::new(served().await);
+    let daemon = Arc::new(daemon_with_plane().await);
     let job = json!({"id": "j", "work": "pull", "topic": "t", "requires_approval": true});
     assert_eq!(daemon.post("/v1/jobs", job).await.status, 201);
     let asking: Vec<_> = (0..10)
         .map(|number| {
-            let (daemon, body) = (
-                Arc::clone(&daemon),
-                json!({"by": format!("person-{number}"), "reason": "looked at it"}),
-            );
+            let (daemon, body) =
+                (Arc::clone(&daemon), json!({"by": format!("person-{number}"), "reason": "looked at it"}));
             tokio::spawn(async move { daemon.post("/v1/approvals/j/approve", body).await })
         })
         .collect();
@@ -93,26 +78,20 @@ async fn ten_clients_approve_at_once_and_one_decides() {
 }
 
 #[tokio::test]
-async fn busy_and_down_say_when_to_come_again() {
-    let mut plan = Plan::with_plane();
+async fn busy_and_unavailable_set_retry_after() {
+    let mut plan = DaemonPlan::with_plane();
     let memory = MemoryStore::new(BootClock::shared());
-    let chaos = Chaos::new(Arc::new(memory.clone()), BootClock::shared());
+    let chaos = FaultyStore::new(Arc::new(memory.clone()), BootClock::shared());
     plan.store = chaos.store();
     let daemon = plan.start().await;
     let job = json!({"id": "j", "work": "pull", "requires_approval": true});
     daemon.post("/v1/jobs", job).await.ok();
-    let other = Locks::builder(Arc::new(memory))
-        .holder(Holder::new("b").unwrap())
-        .without_log()
-        .build()
-        .unwrap();
+    let other =
+        Locks::builder(Arc::new(memory)).holder(Holder::new("b").unwrap()).without_log().build().unwrap();
     let held = other.class("scheduler").acquire("job:j").await.unwrap();
     let yes = json!({"by": "ann", "reason": "fine"});
     let reply = daemon.post("/v1/approvals/j/approve", yes.clone()).await;
-    assert_eq!(
-        (reply.status, reply.code().as_str()),
-        (409, "approval_retryable_lock")
-    );
+    assert_eq!((reply.status, reply.code().as_str()), (409, "approval_retryable_lock"));
     assert_eq!(reply.header("retry-after"), Some("1"));
     assert_eq!(reply.json()["holder"], "b");
     drop(held);
@@ -124,25 +103,16 @@ async fn busy_and_down_say_when_to_come_again() {
 
 #[tokio::test]
 async fn a_worker_in_any_language() {
-    let daemon = served().await;
+    let daemon = daemon_with_plane().await;
     let job = json!({"id": "j", "work": "pull", "topic": "render", "payload": {"scene": 7}});
     assert_eq!(daemon.post("/v1/jobs", job.clone()).await.status, 201);
     assert_eq!(daemon.post("/v1/jobs", job).await.status, 200, "the same again");
-    let none = daemon
-        .post("/v1/topics/other/claim", json!({"worker": "w1"}))
-        .await
-        .ok();
+    let none = daemon.post("/v1/topics/other/claim", json!({"worker": "w1"})).await.ok();
     assert_eq!(none["claim"], Value::Null);
-    daemon.becomes("/v1/jobs/j", "DISPATCHED").await;
-    let claimed = daemon
-        .post("/v1/topics/render/claim", json!({"worker": "w1"}))
-        .await
-        .ok();
+    daemon.wait_for_state("/v1/jobs/j", "DISPATCHED").await;
+    let claimed = daemon.post("/v1/topics/render/claim", json!({"worker": "w1"})).await.ok();
     assert_eq!(claimed["job"]["spec"]["payload"]["scene"], 7);
-    assert!(
-        claimed["claim"]["fence"].is_string(),
-        "fences are strings in JSON"
-    );
+    assert!(claimed["claim"]["fence"].is_string(), "fences are strings in JSON");
     let shown = json!({"attempt": claimed["claim"]["attempt"], "fence": claimed["claim"]["fence"]});
     daemon.post("/v1/jobs/j/heartbeat", shown.clone()).await.ok();
     for (field, wrong) in [("attempt", json!(9)), ("fence", json!("999"))] {
@@ -153,136 +123,66 @@ async fn a_worker_in_any_language() {
     }
     let mut done = shown;
     done["done"] = json!({"frames": 24});
-    assert_eq!(
-        daemon.post("/v1/jobs/j/result", done.clone()).await.ok()["state"],
-        "SUCCEEDED"
-    );
-    assert_eq!(
-        daemon.post("/v1/jobs/j/result", done).await.ok()["repeated"],
-        true
-    );
+    assert_eq!(daemon.post("/v1/jobs/j/result", done.clone()).await.ok()["state"], "SUCCEEDED");
+    assert_eq!(daemon.post("/v1/jobs/j/result", done).await.ok()["repeated"], true);
     let history = daemon.get("/v1/jobs/j/history").await.ok();
-    let ends: Vec<_> = history["events"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|event| event["to"] == "SUCCEEDED")
-        .collect();
+    let ends: Vec<_> =
+        history["events"].as_array().unwrap().iter().filter(|event| event["to"] == "SUCCEEDED").collect();
     assert_eq!(ends.len(), 1, "{history}");
-    assert!(
-        ends[0]["fence"].is_string() && ends[0]["by"].is_string(),
-        "{history}"
-    );
-    let list = daemon
-        .get("/v1/jobs?state=succeeded,failed&topic=render")
-        .await
-        .ok();
+    assert!(ends[0]["fence"].is_string() && ends[0]["by"].is_string(), "{history}");
+    let list = daemon.get("/v1/jobs?state=succeeded,failed&topic=render").await.ok();
     assert_eq!(list["jobs"][0]["id"], "j");
 }
 
 #[tokio::test]
-async fn commands_are_not_for_everybody_and_bad_input_is_named() {
-    let daemon = served().await;
+async fn commands_need_admin_and_errors_name_the_field() {
+    let daemon = daemon_with_plane().await;
     let exec = json!({"id": "x", "work": {"exec": ["true"]}});
     let reply = daemon.post("/v1/jobs", exec.clone()).await;
-    assert_eq!(
-        (reply.status, reply.code().as_str()),
-        (403, "commands_need_admin")
-    );
-    assert_eq!(
-        daemon.get("/v1/jobs/x").await.status,
-        404,
-        "nothing was submitted"
-    );
+    assert_eq!((reply.status, reply.code().as_str()), (403, "commands_need_admin"));
+    assert_eq!(daemon.get("/v1/jobs/x").await.status, 404, "nothing was submitted");
     assert_eq!(daemon.post("/v1/jobs/commands", exec).await.status, 201);
-    daemon.becomes("/v1/jobs/x", "SUCCEEDED").await;
+    daemon.wait_for_state("/v1/jobs/x", "SUCCEEDED").await;
     for (path, body, field, said) in [
-        (
-            "/v1/jobs",
-            json!({"work": "pull", "topics": "x"}),
-            "body",
-            "topic",
-        ),
-        (
-            "/v1/jobs",
-            json!({"work": "pull", "class": "nope"}),
-            "class",
-            "nope",
-        ),
-        (
-            "/v1/jobs",
-            json!({"work": "pull", "attempts": 0}),
-            "attempts",
-            "1 to 100",
-        ),
-        (
-            "/v1/jobs",
-            json!({"work": "pull", "id": "a b"}),
-            "id",
-            "must not contain",
-        ),
-        (
-            "/v1/jobs/commands",
-            json!({"work": {"exec": []}}),
-            "work.exec",
-            "command",
-        ),
+        ("/v1/jobs", json!({"work": "pull", "topics": "x"}), "body", "topic"),
+        ("/v1/jobs", json!({"work": "pull", "class": "nope"}), "class", "nope"),
+        ("/v1/jobs", json!({"work": "pull", "attempts": 0}), "attempts", "1 to 100"),
+        ("/v1/jobs", json!({"work": "pull", "id": "a b"}), "id", "must not contain"),
+        ("/v1/jobs/commands", json!({"work": {"exec": []}}), "work.exec", "command"),
         ("/v1/runs", json!({}), "body", "workflow"),
         ("/v1/jobs/x/cancel", json!({"reason": ""}), "reason", "1 to 512"),
         ("/v1/approvals/x/approve", json!({"reason": "r"}), "by", "who"),
-        (
-            "/v1/jobs/x/result",
-            json!({"attempt": 1, "done": 1, "failed": "x"}),
-            "done",
-            "one or the other",
-        ),
+        ("/v1/jobs/x/result", json!({"attempt": 1, "done": 1, "failed": "x"}), "done", "one or the other"),
     ] {
         let reply = daemon.post(path, body).await;
-        assert_eq!(
-            (reply.status, reply.code().as_str()),
-            (422, "invalid"),
-            "{path} {reply:?}"
-        );
+        assert_eq!((reply.status, reply.code().as_str()), (422, "invalid"), "{path} {reply:?}");
         let problem = reply.json();
         assert_eq!(problem["field"], field, "{problem}");
         assert!(problem["detail"].as_str().unwrap().contains(said), "{problem}");
     }
-    let span = daemon
-        .post("/v1/jobs", json!({"work": "pull", "deadline": "5"}))
-        .await;
+    let span = daemon.post("/v1/jobs", json!({"work": "pull", "deadline": "5"})).await;
     assert_eq!((span.status, &span.json()["field"]), (422, &json!("deadline")));
     assert_eq!(daemon.get("/v1/jobs/nobody").await.code(), "not_found");
     assert_eq!(daemon.get("/v1/jobs?limit=0").await.json()["field"], "limit");
     assert_eq!(daemon.get("/v1/jobs?state=WELL").await.json()["field"], "state");
     assert_eq!(daemon.get("/v1/jobs?states=RUNNING").await.status, 422);
-    let broken = daemon
-        .apply("name = \"w\"\n[[step]]\nid = \"a\"\nneeds = [\"b\"]\ndelay = \"1s\"\n")
-        .await;
+    let broken = daemon.apply("name = \"w\"\n[[step]]\nid = \"a\"\nneeds = [\"b\"]\ndelay = \"1s\"\n").await;
     assert_eq!((broken.status, broken.code().as_str()), (422, "invalid"));
     assert!(broken.text.contains("body:4"), "with its line: {}", broken.text);
-    // As much as a job's payload may be, and no more.
+    // The largest allowed payload, and one byte more.
     let long = |bytes: usize| json!({"work": "pull", "payload": "x".repeat(bytes)});
     assert_eq!(daemon.post("/v1/jobs", long(200 * 1024)).await.status, 201);
+    assert_eq!(daemon.post("/v1/jobs", long(260 * 1024)).await.json()["field"], "payload");
+    assert_eq!(daemon.post("/v1/jobs", long(300 * 1024)).await.code(), "too_large");
     assert_eq!(
-        daemon.post("/v1/jobs", long(260 * 1024)).await.json()["field"],
-        "payload"
-    );
-    assert_eq!(
-        daemon.post("/v1/jobs", long(300 * 1024)).await.code(),
-        "too_large"
-    );
-    assert_eq!(
-        daemon
-            .post("/v1/topics/t/claim", json!({"worker": "w".repeat(20_000)}))
-            .await
-            .code(),
+        daemon.post("/v1/topics/t/claim", json!({"worker": "w".repeat(20_000)})).await.code(),
         "too_large"
     );
 }
 
 #[tokio::test]
 async fn runs_are_started_watched_decided_cancelled_and_run_again() {
-    let daemon = served().await;
+    let daemon = daemon_with_plane().await;
     let text = "name = \"w\"\n[[step]]\nid = \"ask\"\napproval = \"well?\"\n[[step]]\nid = \"after\"\nneeds = [\"ask\"]\ndelay = \"1ms\"\n";
     assert_eq!(daemon.apply(text).await.ok()["version"], 1);
     assert_eq!(daemon.apply(text).await.ok()["version"], 1, "nothing was changed");
@@ -296,77 +196,38 @@ async fn runs_are_started_watched_decided_cancelled_and_run_again() {
     .await;
     let early = daemon.post("/v1/runs/r/rerun", json!({"from": "ask"})).await;
     assert_eq!(early.code(), "still_running");
-    // Whoever watches is answered when something happens, without asking again.
+    // A long poll is answered when the run changes.
     let seen = daemon.get("/v1/runs/r").await.ok()["version"].as_u64().unwrap();
     let watching = format!("/v1/runs/r?after={seen}&wait_ms=60000");
     let (changed, approved) = tokio::join!(
         daemon.get(&watching),
-        daemon.post(
-            "/v1/approvals/r.ask.1/approve",
-            json!({"by": "ann", "reason": "well"})
-        )
+        daemon.post("/v1/approvals/r.ask.1/approve", json!({"by": "ann", "reason": "well"}))
     );
     assert_eq!(approved.status, 200, "{approved:?}");
     assert!(changed.ok()["version"].as_u64().unwrap() > seen);
-    daemon.becomes("/v1/runs/r", "SUCCEEDED").await;
-    assert_eq!(
-        daemon
-            .post("/v1/runs/r/cancel", json!({"reason": "late"}))
-            .await
-            .code(),
-        "terminal"
-    );
+    daemon.wait_for_state("/v1/runs/r", "SUCCEEDED").await;
+    assert_eq!(daemon.post("/v1/runs/r/cancel", json!({"reason": "late"})).await.code(), "terminal");
     let again = daemon.post("/v1/runs/r/rerun", json!({"from": "nowhere"})).await;
     assert_eq!(again.code(), "no_such_step");
-    assert_eq!(
-        daemon
-            .post("/v1/runs/r/rerun", json!({"from": "ask"}))
-            .await
-            .status,
-        202
-    );
-    daemon.becomes("/v1/runs/r", "RUNNING").await;
-    assert_eq!(
-        daemon
-            .post("/v1/runs/r/cancel", json!({"reason": "enough"}))
-            .await
-            .status,
-        202
-    );
-    daemon.becomes("/v1/runs/r", "CANCELLED").await;
+    assert_eq!(daemon.post("/v1/runs/r/rerun", json!({"from": "ask"})).await.status, 202);
+    daemon.wait_for_state("/v1/runs/r", "RUNNING").await;
+    assert_eq!(daemon.post("/v1/runs/r/cancel", json!({"reason": "enough"})).await.status, 202);
+    daemon.wait_for_state("/v1/runs/r", "CANCELLED").await;
     let list = daemon.get("/v1/runs?state=CANCELLED").await.ok();
     assert_eq!(list["runs"][0]["id"], "r");
-    assert!(
-        daemon.get("/v1/runs/r/timeline").await.ok()["events"]
-            .as_array()
-            .unwrap()
-            .len()
-            > 4
-    );
-    // Nothing newer: the answer comes when the time is over, and is what there is.
+    assert!(daemon.get("/v1/runs/r/timeline").await.ok()["events"].as_array().unwrap().len() > 4);
+    // Without a newer version the response comes when the time is over, with the current state.
     let same = daemon.get("/v1/runs/r?after=999&wait_ms=1").await.ok();
     assert_eq!(same["state"], "CANCELLED");
 }
 
-/// What the plane does is among the daemon's numbers, by the names of the catalogue.
+/// The plane's activity is in the daemon's metrics, under the names of the catalogue.
 #[tokio::test]
-async fn what_the_plane_does_is_counted() {
-    let daemon = served().await;
-    daemon
-        .post(
-            "/v1/jobs/commands",
-            json!({"id": "x", "work": {"exec": ["true"]}}),
-        )
-        .await
-        .ok();
-    daemon
-        .post(
-            "/v1/jobs",
-            json!({"id": "q", "work": "pull", "requires_approval": true}),
-        )
-        .await
-        .ok();
-    daemon.becomes("/v1/jobs/x", "SUCCEEDED").await;
+async fn plane_activity_is_counted() {
+    let daemon = daemon_with_plane().await;
+    daemon.post("/v1/jobs/commands", json!({"id": "x", "work": {"exec": ["true"]}})).await.ok();
+    daemon.post("/v1/jobs", json!({"id": "q", "work": "pull", "requires_approval": true})).await.ok();
+    daemon.wait_for_state("/v1/jobs/x", "SUCCEEDED").await;
     let text = daemon.get("/metrics").await.text;
     let count = |line: &str| {
         let found = text.lines().find_map(|told| told.strip_prefix(line));
@@ -382,24 +243,16 @@ async fn what_the_plane_does_is_counted() {
             1.0,
         ),
         ("leasehold_plane_jobs{store=\"memory\",state=\"SUCCEEDED\"}", 1.0),
-        (
-            "leasehold_plane_jobs{store=\"memory\",state=\"APPROVAL_REQUIRED\"}",
-            1.0,
-        ),
+        ("leasehold_plane_jobs{store=\"memory\",state=\"APPROVAL_REQUIRED\"}", 1.0),
         ("leasehold_plane_jobs{store=\"memory\",state=\"FAILED\"}", 0.0),
     ] {
         assert_eq!(count(line), Some(wanted), "{line}\n{text}");
     }
-    // A second result is refused and counted: what the alert on duplicate ends reads, and the plane's own number.
-    daemon
-        .post("/v1/jobs", json!({"id": "j", "work": "pull", "topic": "t"}))
-        .await
-        .ok();
-    daemon.becomes("/v1/jobs/j", "DISPATCHED").await;
-    let claimed = daemon
-        .post("/v1/topics/t/claim", json!({"worker": "w"}))
-        .await
-        .ok();
+    // A second result is refused and counted, both in the metric of the duplicate-end alert and in
+    // the plane's own.
+    daemon.post("/v1/jobs", json!({"id": "j", "work": "pull", "topic": "t"})).await.ok();
+    daemon.wait_for_state("/v1/jobs/j", "DISPATCHED").await;
+    let claimed = daemon.post("/v1/topics/t/claim", json!({"worker": "w"})).await.ok();
     let done = json!({"attempt": claimed["claim"]["attempt"], "fence": claimed["claim"]["fence"], "done": 1});
     daemon.post("/v1/jobs/j/result", done.clone()).await.ok();
     daemon.post("/v1/jobs/j/result", done).await.ok();
@@ -417,10 +270,10 @@ async fn what_the_plane_does_is_counted() {
     }
 }
 
-/// A rate over a series does not show the event that it begins with: whatever a rule takes a rate of is there, at zero, before
-/// anything has happened.
+/// `rate()` does not see the event that creates a series, so every series of an alert rule must
+/// exist at zero from the start.
 #[tokio::test]
-async fn what_alerts_take_rates_of_is_there_from_the_start() {
+async fn series_of_alert_rules_exist_from_the_start() {
     let alerts = include_str!("../../../../ops/prometheus/alerts.yml");
     let alerts = alerts.replace("increase(", "rate(");
     let ruled: Vec<(&str, Option<&str>)> = alerts
@@ -429,17 +282,16 @@ async fn what_alerts_take_rates_of_is_there_from_the_start() {
         .filter_map(|rest| {
             let selector = rest.split('[').next()?;
             Some(match selector.split_once('{') {
-                // Only what must be equal; `!~` and `=~` are looked at by name.
-                Some((name, labels)) => (
-                    name,
-                    labels.strip_suffix('}').filter(|labels| labels.contains("=\"")),
-                ),
+                // Only `=` matchers; `!~` and `=~` are checked by name.
+                Some((name, labels)) => {
+                    (name, labels.strip_suffix('}').filter(|labels| labels.contains("=\"")))
+                }
                 None => (selector, None),
             })
         })
         .collect();
     assert!(ruled.len() > 10, "{ruled:?}");
-    for plan in [Plan::new(), Plan::with_plane()] {
+    for plan in [DaemonPlan::new(), DaemonPlan::with_plane()] {
         let text = plan.start().await.get("/metrics").await.text;
         for (name, labels) in &ruled {
             let there = text.lines().any(|line| {
@@ -448,7 +300,7 @@ async fn what_alerts_take_rates_of_is_there_from_the_start() {
             assert!(there, "{name} {labels:?} is not in\n{text}");
         }
     }
-    let text = Plan::with_plane().start().await.get("/metrics").await.text;
+    let text = DaemonPlan::with_plane().start().await.get("/metrics").await.text;
     for line in [
         "leasehold_duplicate_terminal_total{store=\"memory\",class=\"scheduler\",namespace=\"job\"} 0",
         "leasehold_overlap_confirmed_total{store=\"memory\",class=\"workflow\",namespace=\"run\"} 0",

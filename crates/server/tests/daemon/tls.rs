@@ -1,4 +1,4 @@
-//! TLS: the daemon's certificate, and clients known by theirs.
+//! TLS: the daemon's certificate, and clients identified by theirs.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use leasehold::Name;
-use leasehold::store::{Cause, Store};
+use leasehold::store::{Store, StoreErrorKind};
 use leasehold_http::{HttpOptions, HttpStore};
 use leasehold_server::TlsFiles;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -18,14 +18,14 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 
-use crate::stage::{Daemon, Plan, Reply, within};
+use crate::fixture::{Daemon, DaemonPlan, Reply, within};
 
 fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
 }
 
-/// An authority, and what it signs.
+/// Creates a certificate authority and certificates signed by it.
 fn certificates(folder: &Path) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -40,7 +40,7 @@ fn certificates(folder: &Path) {
     }
 }
 
-/// The daemon's, who asks clients for theirs.
+/// The daemon's files, with client certificates required.
 fn files(folder: &Path) -> TlsFiles {
     TlsFiles {
         cert: folder.join("localhost.pem"),
@@ -49,13 +49,11 @@ fn files(folder: &Path) -> TlsFiles {
     }
 }
 
-/// What someone with this certificate is told in the end.
+/// The reply to a caller with this certificate.
 async fn acquire(daemon: &Daemon, who: &str, wait_ms: u64) -> Reply {
     let file = |name: String| daemon.folder.path().join(name);
     let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_file(file("ca.pem".into())).unwrap())
-        .unwrap();
+    roots.add(CertificateDer::from_pem_file(file("ca.pem".into())).unwrap()).unwrap();
     let chain = vec![CertificateDer::from_pem_file(file(format!("{who}.pem"))).unwrap()];
     let key = PrivateKeyDer::from_pem_file(file(format!("{who}.key"))).unwrap();
     let config = ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
@@ -80,17 +78,18 @@ async fn acquire(daemon: &Daemon, who: &str, wait_ms: u64) -> Reply {
     Reply::parse(&said)
 }
 
-/// Those who are known by their certificates alone are told apart too: the waits of one leave places to the other.
+/// Callers identified by certificate alone have separate shares: the waits of one leave slots to
+/// the other.
 #[tokio::test]
-async fn one_certificate_has_its_share_of_the_places() {
-    let mut plan = Plan::new();
+async fn each_certificate_has_its_own_share_of_wait_slots() {
+    let mut plan = DaemonPlan::new();
     certificates(plan.folder.path());
     plan.config.tls = Some(files(plan.folder.path()));
-    plan.config.connections = 16;
+    plan.config.max_connections = 16;
     let daemon = plan.start().await;
     let (flood, calm) = ("worker-1.example", "stranger.example");
     acquire(&daemon, calm, 0).await.ok();
-    // Half of three quarters of the connections.
+    // Half of the wait slots, which are three quarters of the connections.
     let mut waiting: FuturesUnordered<_> = (0..9).map(|_| acquire(&daemon, flood, 60_000)).collect();
     let told = async {
         for _ in 6..9 {
@@ -99,7 +98,7 @@ async fn one_certificate_has_its_share_of_the_places() {
         }
     };
     within("those beyond its share to be told", told).await;
-    // The others go on waiting meanwhile.
+    // The admitted requests keep waiting meanwhile.
     let waited = tokio::select! {
         waited = within("an answer", acquire(&daemon, calm, 50)) => waited,
         ended = waiting.next() => panic!("{ended:?}"),
@@ -108,47 +107,32 @@ async fn one_certificate_has_its_share_of_the_places() {
 }
 
 #[tokio::test]
-async fn clients_are_known_by_their_certificates() {
-    let mut plan = Plan::new();
+async fn clients_are_identified_by_their_certificates() {
+    let mut plan = DaemonPlan::new();
     let folder = plan.folder.path().to_owned();
     certificates(&folder);
     let tokens = folder.join("tokens.toml");
-    write(
-        &tokens,
-        "[[client]]\nsan = \"worker-1.example\"\ngrants = [\"read:job\"]\n",
-    );
+    write(&tokens, "[[client]]\nsan = \"worker-1.example\"\ngrants = [\"read:job\"]\n");
     plan.config.tokens = Some(tokens);
     plan.config.tls = Some(files(&folder));
     let daemon = plan.start().await;
     let ask = async |who: Option<&str>, name: &str| {
         let shown = folder.display();
-        let mut url = format!(
-            "https://localhost:{}?ca_file={shown}/ca.pem",
-            daemon.address.port()
-        );
+        let mut url = format!("https://localhost:{}?ca_file={shown}/ca.pem", daemon.address.port());
         if let Some(who) = who {
-            url.push_str(&format!(
-                "&cert_file={shown}/{who}.pem&key_file={shown}/{who}.key"
-            ));
+            url.push_str(&format!("&cert_file={shown}/{who}.pem&key_file={shown}/{who}.key"));
         }
         let store = HttpStore::open(HttpOptions::parse(&url).unwrap()).unwrap();
-        store
-            .inspect(&Name::new(name).unwrap(), Duration::from_secs(5))
-            .await
+        store.inspect(&Name::new(name).unwrap(), Duration::from_secs(5)).await
     };
     assert!(ask(Some("worker-1.example"), "job:1").await.is_ok());
     let foreign = ask(Some("worker-1.example"), "other:1").await.unwrap_err();
-    assert_eq!((foreign.cause, foreign.unknown), (Cause::Denied, false));
-    assert_eq!(
-        ask(Some("stranger.example"), "job:1").await.unwrap_err().cause,
-        Cause::Denied
-    );
+    assert_eq!((foreign.kind, foreign.unknown), (StoreErrorKind::Denied, false));
+    assert_eq!(ask(Some("stranger.example"), "job:1").await.unwrap_err().kind, StoreErrorKind::Denied);
     assert!(ask(None, "job:1").await.is_err());
-    // A daemon that is not who it should be is not talked to.
+    // A client refuses a daemon with the wrong certificate.
     let url = format!("https://localhost:{}", daemon.address.port());
     let store = HttpStore::open(HttpOptions::parse(&url).unwrap()).unwrap();
-    let unknown = store
-        .inspect(&Name::new("job:1").unwrap(), Duration::from_secs(5))
-        .await;
-    assert_eq!(unknown.unwrap_err().cause, Cause::Unreachable);
+    let unknown = store.inspect(&Name::new("job:1").unwrap(), Duration::from_secs(5)).await;
+    assert_eq!(unknown.unwrap_err().kind, StoreErrorKind::Unreachable);
 }

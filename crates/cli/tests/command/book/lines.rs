@@ -1,20 +1,20 @@
-//! The commands that a page shows: the lines of its `sh` and `console` blocks, with what is printed below them.
+//! Extracts the commands of a page: the lines of its `sh` and `console` blocks, with the output below them.
 
-/// A line to type.
+/// One command line of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct PageCommand {
     pub(crate) command: String,
-    /// In a transcript (`console`), not in a list of commands (`sh`).
+    /// From a transcript (`console`), not from a list of commands (`sh`).
     pub(crate) transcript: bool,
-    /// What the transcript has below it.
-    pub(crate) printed: Vec<String>,
+    /// The output that the transcript shows below it.
+    pub(crate) expected_output: Vec<String>,
     /// The exit code that the transcript names with `? N`.
-    pub(crate) code: i32,
+    pub(crate) expected_code: i32,
 }
 
-/// All of them, in order; long ones are joined.
-pub(crate) fn lines(page: &str) -> Vec<Line> {
-    let mut found: Vec<Line> = Vec::new();
+/// All command lines in order; continued lines are joined.
+pub(crate) fn page_commands(page: &str) -> Vec<PageCommand> {
+    let mut found: Vec<PageCommand> = Vec::new();
     let mut inside: Option<bool> = None;
     let mut begun = String::new();
     for raw in page.lines() {
@@ -35,16 +35,16 @@ pub(crate) fn lines(page: &str) -> Vec<Line> {
         };
         match (typed, found.last_mut()) {
             (Some(part), _) if part.ends_with('\\') => begun += part.trim_end_matches('\\'),
-            (Some(part), _) => found.push(Line {
+            (Some(part), _) => found.push(PageCommand {
                 command: std::mem::take(&mut begun) + part,
                 transcript,
-                printed: Vec::new(),
-                code: 0,
+                expected_output: Vec::new(),
+                expected_code: 0,
             }),
             (None, Some(last)) => match line.strip_prefix("? ").and_then(|code| code.parse().ok()) {
-                Some(code) => last.code = code,
+                Some(code) => last.expected_code = code,
                 None if raw.is_empty() => {}
-                None => last.printed.push(raw.to_owned()),
+                None => last.expected_output.push(raw.to_owned()),
             },
             (None, None) => {}
         }

@@ -1,6 +1,8 @@
-//! The commands of the book, run: page by page, line by line, in a shell, on a store of the page's own. What a transcript prints is compared.
+//! Runs the commands of the book, line by line, in one shell and on one store per page. The output is
+//! compared with that of the transcripts.
 //!
-//! The transcripts of `docs/cli` and of the first steps are run by `transcripts.rs`; here are their lists of commands, and all other pages.
+//! `transcripts.rs` runs the transcripts of `docs/cli` and of the first steps; this module runs their
+//! lists of commands, and all other pages.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -10,23 +12,23 @@ mod shell;
 
 use std::path::{Path, PathBuf};
 
-use lines::{Line, lines};
+use lines::{PageCommand, page_commands};
 use shell::Shell;
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
-/// What is changed in a line before it is typed, and why.
-type Change = (&'static str, String);
+/// A text in a line and its replacement for the test.
+type LineReplacement = (&'static str, String);
 
-/// How a page is run.
+/// A page of the book and its test set-up.
 pub(crate) struct Page {
-    /// Below `docs`.
+    /// Relative to `docs`.
     path: &'static str,
-    stage: Stage,
-    changes: Vec<Change>,
-    /// Beginnings of lines that are run elsewhere, and where.
-    elsewhere: &'static [(&'static str, &'static str)],
-    /// Where everything begins; the store of the page's commands if it is a daemon's address.
+    fixture: Fixture,
+    changes: Vec<LineReplacement>,
+    /// Prefixes of lines that are not run here, with the place that runs them.
+    tested_elsewhere: &'static [(&'static str, &'static str)],
+    /// The store of the page's commands; `None` for the default of a user without configuration.
     store: Option<String>,
 }
 
@@ -36,76 +38,53 @@ fn docs() -> PathBuf {
 
 impl Page {
     fn new(path: &'static str) -> Self {
-        let stage = Stage::sqlite();
-        // What users have and the book only names.
-        for program in [
-            "nightly",
-            "nightly-report",
-            "work",
-            "pay",
-            "build",
-            "roll",
-            "step-one",
-            "step-two",
-        ] {
-            shell::program(&stage, program, "echo \"$0 $LEASEHOLD_NAME\" >> ran");
+        let fixture = Fixture::sqlite();
+        // Programs that readers have and the book only mentions.
+        for program in ["nightly", "nightly-report", "work", "pay", "build", "roll", "step-one", "step-two"] {
+            shell::write_script(&fixture, program, "echo \"$0 $LEASEHOLD_NAME\" >> ran");
         }
-        Self {
-            path,
-            stage,
-            changes: Vec::new(),
-            elsewhere: &[],
-            store: None,
-        }
+        Self { path, fixture, changes: Vec::new(), tested_elsewhere: &[], store: None }
     }
 
-    /// Its file blocks of this language, by the name in their first line (`# deploy.toml`), are there for its commands.
+    /// Writes the page's first `toml` blocks under these names, in order, for its commands to use.
     fn with_files(self, named: &[&str]) -> Self {
         let text = std::fs::read_to_string(docs().join(self.path)).unwrap();
         let blocks: Vec<&str> = text.split("```toml\n").skip(1).collect();
         assert!(blocks.len() >= named.len(), "{}: no such blocks", self.path);
         for (name, block) in named.iter().zip(blocks) {
-            self.stage.write(name, block.split("```").next().unwrap());
+            self.fixture.write(name, block.split("```").next().unwrap());
         }
         self
     }
 
-    fn change(mut self, from: &'static str, to: impl Into<String>) -> Self {
+    fn replace(mut self, from: &'static str, to: impl Into<String>) -> Self {
         self.changes.push((from, to.into()));
         self
     }
 
-    fn elsewhere(mut self, lines: &'static [(&'static str, &'static str)]) -> Self {
-        self.elsewhere = lines;
+    fn tested_elsewhere(mut self, lines: &'static [(&'static str, &'static str)]) -> Self {
+        self.tested_elsewhere = lines;
         self
     }
 
-    fn on(mut self, store: impl Into<String>) -> Self {
+    fn with_store(mut self, store: impl Into<String>) -> Self {
         self.store = Some(store.into());
         self
     }
 
-    /// Types every line, and answers the shell for a last look.
+    /// Runs every line and returns the shell for further checks.
     fn run(mut self) -> Shell {
         let text = std::fs::read_to_string(docs().join(self.path)).unwrap();
-        let mut shown = lines(&text);
-        if transcribed(self.path) {
+        let mut shown = page_commands(&text);
+        if has_tested_transcripts(self.path) {
             shown.retain(|line| !line.transcript);
         }
-        for (start, _) in self.elsewhere {
+        for (start, _) in self.tested_elsewhere {
             let before = shown.len();
             shown.retain(|line| !line.command.starts_with(start));
-            assert!(
-                shown.len() < before,
-                "{}: no line begins with {start:?}",
-                self.path
-            );
+            assert!(shown.len() < before, "{}: no line begins with {start:?}", self.path);
         }
-        assert!(
-            !shown.is_empty() || !self.elsewhere.is_empty(),
-            "{}: nothing to run",
-            self.path
-        );
+        assert!(!shown.is_empty() || !self.tested_elsewhere.is_empty(), "{}: nothing to run", self.path);
         for (from, _) in &self.changes {
             assert!(
                 shown.iter().any(|line| line.command.contains(from)),
@@ -113,45 +92,43 @@ impl Page {
                 self.path
             );
         }
-        let mut shell = Shell::new(
-            std::mem::replace(&mut self.stage, Stage::sqlite()),
-            self.store.take(),
-        );
+        let mut shell =
+            Shell::new(std::mem::replace(&mut self.fixture, Fixture::sqlite()), self.store.take());
         for line in &shown {
             let mut command = line.command.clone();
             for (from, to) in &self.changes {
                 command = command.replace(from, to);
             }
-            self.one(&mut shell, line, &command);
+            self.run_command(&mut shell, line, &command);
         }
         shell
     }
 
-    fn one(&self, shell: &mut Shell, line: &Line, command: &str) {
-        let (code, printed) = shell.types(command);
-        assert_eq!(code, line.code, "{}: {command}\n{printed}", self.path);
+    fn run_command(&self, shell: &mut Shell, line: &PageCommand, command: &str) {
+        let (code, printed) = shell.run_line(command);
+        assert_eq!(code, line.expected_code, "{}: {command}\n{printed}", self.path);
         if line.transcript {
-            let same = |(shown, seen): (&String, &str)| alike(shown, seen);
-            let all = line.printed.iter().zip(printed.lines()).all(same);
-            let count = line.printed.len();
+            let same = |(shown, seen): (&String, &str)| outputs_match(shown, seen);
+            let all = line.expected_output.iter().zip(printed.lines()).all(same);
+            let count = line.expected_output.len();
             assert!(
                 all && printed.lines().count() >= count,
                 "{}: {command}\nthe page has:\n{}\nseen:\n{printed}",
                 self.path,
-                line.printed.join("\n")
+                line.expected_output.join("\n")
             );
         }
     }
 }
 
-/// Are the page's transcripts run by `transcripts.rs`?
-fn transcribed(path: &str) -> bool {
+/// Whether `transcripts.rs` runs the transcripts of this page.
+fn has_tested_transcripts(path: &str) -> bool {
     path.starts_with("cli/") || path == "guide/first-steps.md"
 }
 
-/// Numbers and tokens differ from run to run; `…` stands for anything.
-fn alike(shown: &str, seen: &str) -> bool {
-    let (shown, seen) = (plain(shown), plain(seen));
+/// Compares without numbers and tokens, which differ between runs; `…` matches anything.
+fn outputs_match(shown: &str, seen: &str) -> bool {
+    let (shown, seen) = (mask_numbers(shown), mask_numbers(seen));
     let mut rest = seen.as_str();
     let mut pieces = shown.split('…');
     let Some(first) = pieces.next().and_then(|piece| rest.strip_prefix(piece)) else {
@@ -169,8 +146,8 @@ fn alike(shown: &str, seen: &str) -> bool {
     open || rest.is_empty()
 }
 
-/// Each number as `0`, each token as `T`.
-fn plain(text: &str) -> String {
+/// Replaces each number by `0` and each token by `T`.
+fn mask_numbers(text: &str) -> String {
     let mut out = String::new();
     for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
         let (body, end) = match word.char_indices().next_back() {
@@ -189,23 +166,17 @@ fn plain(text: &str) -> String {
         }
         out += end;
     }
-    // One number, with a fraction or without.
+    // A number with a fraction counts as one number.
     out.replace("0.0", "0")
 }
 
 #[test]
-fn a_page_that_prints_something_else_is_found() {
-    assert!(alike(
-        "held for 59.9s, fence 17…",
-        "held for 7s, fence 18, and more"
-    ));
-    assert!(alike(
-        "t: 755a112a31ee06fd9984c02c43df7eed",
-        "t: 155a112a31ee06fd9984c02c43df7eea"
-    ));
-    assert!(!alike("HTTP/1.1 409 Conflict", "HTTP/1.1 200 OK"));
-    assert!(!alike("{\"released\":true}", "{\"released\":false}"));
-    assert!(!alike("a b", "a b c"));
+fn different_output_is_detected() {
+    assert!(outputs_match("held for 59.9s, fence 17…", "held for 7s, fence 18, and more"));
+    assert!(outputs_match("t: 755a112a31ee06fd9984c02c43df7eed", "t: 155a112a31ee06fd9984c02c43df7eea"));
+    assert!(!outputs_match("HTTP/1.1 409 Conflict", "HTTP/1.1 200 OK"));
+    assert!(!outputs_match("{\"released\":true}", "{\"released\":false}"));
+    assert!(!outputs_match("a b", "a b c"));
 }
 
 #[test]
@@ -224,16 +195,16 @@ fn every_page_with_commands_is_run() {
     walk(&docs(), &mut files);
     for file in files {
         let path = file.strip_prefix(docs()).unwrap().to_str().unwrap();
-        // Decisions are dated: they show what was tried then.
+        // Decision records are dated and show the commands of their time.
         if path.starts_with("adr/") {
             continue;
         }
-        let mut shown = lines(&std::fs::read_to_string(&file).unwrap());
-        if transcribed(path) {
+        let mut shown = page_commands(&std::fs::read_to_string(&file).unwrap());
+        if has_tested_transcripts(path) {
             shown.retain(|line| !line.transcript);
         }
         assert!(
-            shown.is_empty() || pages::RUN.contains(&path),
+            shown.is_empty() || pages::TESTED_PAGES.contains(&path),
             "docs/{path} has commands that nothing runs: give it a test in book/pages.rs"
         );
     }

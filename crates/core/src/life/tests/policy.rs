@@ -1,9 +1,9 @@
-//! Policies that change while the hold lives.
+//! Policy changes while a lock is held.
 
 use super::*;
 use crate::policy::Enforcement;
 
-fn changed(life: &mut Life, class: Arc<Class>, millis: u64) -> Vec<Effect> {
+fn changed(life: &mut HoldMachine, class: Arc<Class>, millis: u64) -> Vec<Effect> {
     step(life, Input::PolicyChanged(class), millis)
 }
 
@@ -12,23 +12,23 @@ fn wider_margins_count_at_once() {
     let mut life = held(class(|_| ()));
     let wider = class(|class| class.stop_grace = Duration::from_secs(5));
     assert_eq!(changed(&mut life, wider, 1_000), []);
-    assert_eq!(life.deadline(), at(24_680));
+    assert_eq!(life.deadline().stop_at(), at(24_680));
     let widest = class(|class| class.stop_grace = Duration::from_secs(29));
     assert!(abandoned(&changed(&mut life, widest, 2_000), Loss::Deadline));
 }
 
 #[test]
-fn a_shorter_ttl_does_not_shrink_the_drift_of_the_lease_that_is_there() {
+fn a_shorter_ttl_keeps_the_drift_of_the_current_lease() {
     let mut life = held(class(|_| ()));
-    changed(&mut life, class(shorter), 500);
-    assert!(life.deadline() <= at(29_680), "{:?}", life.deadline());
+    changed(&mut life, class(with_shorter_ttl), 500);
+    assert!(life.deadline().stop_at() <= at(29_680), "{:?}", life.deadline().stop_at());
 }
 
 #[test]
-fn a_shorter_ttl_does_not_shrink_the_drift_of_a_renewal_on_its_way() {
+fn a_shorter_ttl_keeps_the_drift_of_a_renewal_in_flight() {
     let mut life = held(class(|_| ()));
     tick(&mut life, 10_000);
-    changed(&mut life, class(shorter), 10_001);
+    changed(&mut life, class(with_shorter_ttl), 10_001);
     step(&mut life, renewed(10_000), 10_010);
     assert_eq!(proven_until(&life), at(39_680));
 }
@@ -36,29 +36,21 @@ fn a_shorter_ttl_does_not_shrink_the_drift_of_a_renewal_on_its_way() {
 #[test]
 fn a_renewal_for_a_shorter_ttl_shortens_the_deadline_when_it_is_sent() {
     let mut life = held(class(|_| ()));
-    assert_eq!(changed(&mut life, class(shorter), 4_000), [Effect::Renew]);
+    assert_eq!(changed(&mut life, class(with_shorter_ttl), 4_000), [Effect::Renew]);
     // 5 s less 70 ms of drift; the old deadline would be 29.68 s.
-    assert_eq!(life.deadline(), at(8_930));
+    assert_eq!(life.deadline().stop_at(), at(8_930));
     step(&mut life, Input::RenewFailed { unknown: true }, 4_500);
-    assert_eq!(
-        life.deadline(),
-        at(8_930),
-        "it may have been applied all the same"
-    );
+    assert_eq!(life.deadline().stop_at(), at(8_930), "it may have been applied all the same");
     changed(&mut life, class(|_| ()), 4_501);
-    assert_eq!(
-        life.deadline(),
-        at(8_930),
-        "and a policy that comes back does not undo it"
-    );
+    assert_eq!(life.deadline().stop_at(), at(8_930), "and a policy that comes back does not undo it");
 }
 
 #[test]
 fn a_renewal_for_a_shorter_ttl_counts_the_shorter_one() {
     let mut life = held(class(|_| ()));
-    changed(&mut life, class(shorter), 4_000);
+    changed(&mut life, class(with_shorter_ttl), 4_000);
     step(&mut life, renewed(4_000), 4_010);
-    assert_eq!(life.deadline(), at(8_930));
+    assert_eq!(life.deadline().stop_at(), at(8_930));
 }
 
 #[test]
@@ -73,43 +65,31 @@ fn a_debt_counts_the_longest_ttl_that_may_have_been_applied() {
     tick(&mut life, 10_000);
     step(&mut life, unknown(), 12_000);
     step(&mut life, Input::Release, 12_001);
-    let effects = step(
-        &mut life,
-        released(ReleaseAnswer::Failed { unknown: true }),
-        14_000,
-    );
-    assert_eq!(
-        finish(&effects),
-        Some(Outcome::Debt {
-            until: at(12_000 + 60_620)
-        })
-    );
+    let effects = step(&mut life, released(ReleaseResult::Failed { unknown: true }), 14_000);
+    assert_eq!(finish(&effects), Some(ReleaseOutcome::Debt { until: at(12_000 + 60_620) }));
 }
 
 #[test]
-fn a_policy_that_starts_to_fence_stops_what_cannot_prove_its_lease() {
-    let mut life = held(class(going_on));
+fn a_policy_that_starts_to_fence_stops_unproven_work() {
+    let mut life = held(class(continuing));
     tick(&mut life, 29_680);
-    assert!(abandoned(
-        &changed(&mut life, class(|_| ()), 29_700),
-        Loss::Deadline
-    ));
+    assert!(abandoned(&changed(&mut life, class(|_| ()), 29_700), Loss::Deadline));
 
-    let mut proven = held(class(going_on));
+    let mut proven = held(class(continuing));
     assert_eq!(changed(&mut proven, class(|_| ()), 100), []);
-    assert_eq!(proven.deadline(), at(29_680));
+    assert_eq!(proven.deadline().stop_at(), at(29_680));
 }
 
 #[test]
 fn a_policy_that_stops_fencing_lets_work_go_on() {
     let mut life = held(class(|_| ()));
-    changed(&mut life, class(going_on), 100);
-    assert_eq!(life.deadline(), Moment::FAR);
-    assert!(told(&tick(&mut life, 29_680)).contains(&"unproven"));
+    changed(&mut life, class(continuing), 100);
+    assert_eq!(life.deadline().stop_at(), Moment::FAR);
+    assert!(event_labels(&tick(&mut life, 29_680)).contains(&"unproven"));
 }
 
 #[test]
-fn a_shadow_that_becomes_real_still_knows_max_hold() {
+fn max_hold_applies_when_a_shadow_policy_is_enforced() {
     let limited = |mode| {
         class(|class| {
             class.mode = mode;
@@ -118,27 +98,23 @@ fn a_shadow_that_becomes_real_still_knows_max_hold() {
         })
     };
     let mut life = held(limited(Enforcement::Shadow));
-    assert!(told(&tick(&mut life, 40_010)).contains(&"would_stop"));
+    assert!(event_labels(&tick(&mut life, 40_010)).contains(&"would_stop"));
     let effects = changed(&mut life, limited(Enforcement::Enforce), 41_000);
     assert!(abandoned(&effects, Loss::MaxHold), "{effects:?}");
 }
 
 #[test]
-fn a_new_cadence_counts_from_the_last_confirmed_request() {
+fn a_new_renew_interval_counts_from_the_last_confirmed_request() {
     let mut life = held(class(|_| ()));
     let often = class(|class| class.renew.every = Some(Duration::from_secs(2)));
     changed(&mut life, often, 1_000);
-    assert!(
-        life.wake_at() > at(1_000) && life.wake_at() <= at(2_000),
-        "{:?}",
-        life.wake_at()
-    );
+    assert!(life.wake_at() > at(1_000) && life.wake_at() <= at(2_000), "{:?}", life.wake_at());
 }
 
 #[test]
 fn a_policy_that_is_the_same_changes_nothing() {
     let mut life = held(class(|_| ()));
-    let (due, deadline) = (life.wake_at(), life.deadline());
+    let (due, deadline) = (life.wake_at(), life.deadline().stop_at());
     assert_eq!(changed(&mut life, class(|_| ()), 1_000), []);
-    assert_eq!((life.wake_at(), life.deadline()), (due, deadline));
+    assert_eq!((life.wake_at(), life.deadline().stop_at()), (due, deadline));
 }

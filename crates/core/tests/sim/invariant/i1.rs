@@ -1,22 +1,22 @@
 //! I1: at most one distributed hold of a name is within its deadline at any instant.
 //!
-//! A store that forgets breaks this, and no client can prevent it: holds granted before a loss are left out.
+//! A store that loses data breaks this, and no client can prevent it: holds granted before a loss are excluded.
 
 use std::collections::{BTreeMap, HashMap};
 
-use leasehold_core::word::Fence;
+use leasehold_core::types::Fence;
 
 use crate::clock::Nanos;
-use crate::court::{Fact, Invariant, Key};
+use crate::judge::{Fact, HoldKey, Invariant};
 
 #[derive(Debug, Default)]
 pub(crate) struct OneHolder {
-    /// How often the store has forgotten.
+    /// How often the store has lost everything.
     losses: u32,
-    /// How often it had when it granted this.
+    /// The number of losses at the time of each grant.
     granted: HashMap<Fence, u32>,
     /// The proven holds: name, end of the proof, fence.
-    proven: BTreeMap<Key, (usize, Nanos, Fence)>,
+    proven: BTreeMap<HoldKey, (usize, Nanos, Fence)>,
 }
 
 impl OneHolder {
@@ -30,9 +30,9 @@ impl Invariant for OneHolder {
         "I1"
     }
 
-    fn see(&mut self, fact: &Fact<'_>) -> Result<(), String> {
+    fn check_fact(&mut self, fact: &Fact<'_>) -> Result<(), String> {
         match fact {
-            Fact::Forgot => self.losses += 1,
+            Fact::StoreLostData => self.losses += 1,
             Fact::Crashed { client } => self.proven.retain(|key, _| key.0 != *client),
             Fact::Applied { done, .. } => {
                 if let Some(record) = &done.after {
@@ -53,8 +53,7 @@ impl Invariant for OneHolder {
                         hold.key, hold.proven_until, hold.name
                     ));
                 }
-                self.proven
-                    .insert(hold.key, (hold.name, hold.proven_until, fence));
+                self.proven.insert(hold.key, (hold.name, hold.proven_until, fence));
             }
             _ => {}
         }

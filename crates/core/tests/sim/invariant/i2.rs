@@ -1,12 +1,12 @@
-//! I2: fences granted for a name strictly grow in grant order, whatever the store forgets; none is issued twice.
+//! I2: fences granted for a name strictly grow in grant order, even after data loss; none is issued twice.
 
 use std::collections::HashMap;
 
-use leasehold_core::store::Answer;
-use leasehold_core::word::{Fence, Name};
+use leasehold_core::store::AcquireResponse;
+use leasehold_core::types::{Fence, Name};
 
-use crate::court::{Fact, Invariant};
-use crate::engine::Reply;
+use crate::judge::{Fact, Invariant};
+use crate::store::StoreReply;
 
 #[derive(Debug, Default)]
 pub(crate) struct FencesGrow {
@@ -18,14 +18,14 @@ impl Invariant for FencesGrow {
         "I2"
     }
 
-    fn see(&mut self, fact: &Fact<'_>) -> Result<(), String> {
+    fn check_fact(&mut self, fact: &Fact<'_>) -> Result<(), String> {
         let Fact::Applied { verb, done, .. } = fact else {
             return Ok(());
         };
         let Some(after) = &done.after else { return Ok(()) };
-        // What the asker hears is what counts; a hand-over is heard later and seen in the record only.
+        // The response to the client counts; a handover is reported later and shows in the record only.
         let issued = match &done.reply {
-            Reply::Asked(Answer::Granted(grant)) => grant.fence,
+            StoreReply::Acquire(AcquireResponse::Granted(grant)) => grant.fence,
             _ => after.fence,
         };
         let same_lease = done
@@ -37,10 +37,9 @@ impl Invariant for FencesGrow {
         }
         let newest = self.newest.insert(verb.name().clone(), issued);
         match newest {
-            Some(newest) if issued <= newest => Err(format!(
-                "fence {issued} was issued after {newest} for {}",
-                verb.name()
-            )),
+            Some(newest) if issued <= newest => {
+                Err(format!("fence {issued} was issued after {newest} for {}", verb.name()))
+            }
             _ => Ok(()),
         }
     }

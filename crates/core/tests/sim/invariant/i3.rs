@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use leasehold_core::word::Fence;
+use leasehold_core::types::Fence;
 
-use crate::court::{Fact, Invariant};
+use crate::judge::{Fact, Invariant};
 
 #[derive(Debug, Default)]
 pub(crate) struct TargetIsFenced {
@@ -16,7 +16,7 @@ impl Invariant for TargetIsFenced {
         "I3"
     }
 
-    fn see(&mut self, fact: &Fact<'_>) -> Result<(), String> {
+    fn check_fact(&mut self, fact: &Fact<'_>) -> Result<(), String> {
         let Fact::Wrote { name, fence, applied } = fact else {
             return Ok(());
         };
@@ -24,8 +24,7 @@ impl Invariant for TargetIsFenced {
             return Ok(());
         }
         let newest = self.newest.get(name).copied();
-        self.newest
-            .insert(*name, newest.map_or(*fence, |newest| newest.max(*fence)));
+        self.newest.insert(*name, newest.map_or(*fence, |newest| newest.max(*fence)));
         match newest {
             Some(newest) if *fence < newest => {
                 Err(format!("a write with fence {fence} was applied after {newest}"))

@@ -1,17 +1,18 @@
-//! I4: only the token's owner renews or releases. Late, repeated and foreign messages change nothing; nothing revives a
-//! lease that has run out, and nothing cuts a live one short but its owner's release.
+//! I4: only the token's owner renews or releases. Late, repeated and foreign messages change
+//! nothing. Nothing revives an expired lease, and only the owner's release shortens a live one.
 
 use std::collections::HashSet;
 
-use leasehold_core::store::{Answer, Given, Renewed};
-use leasehold_core::word::Token;
+use leasehold_core::store::{AcquireResponse, ReleaseResponse, RenewResponse};
+use leasehold_core::types::Token;
 
-use crate::court::{Fact, Invariant};
-use crate::engine::{Reply, Verb};
+use crate::judge::{Fact, Invariant};
+use crate::store::{StoreReply, StoreRequest};
 
 #[derive(Debug, Default)]
 pub(crate) struct OnlyTheOwner {
-    /// Handed over and not yet asked for: confirming the claim starts the owner's own TTL, which may be shorter.
+    /// Handed over and not yet confirmed: confirming the claim starts the owner's own TTL, which
+    /// may be shorter.
     claims: HashSet<Token>,
 }
 
@@ -20,41 +21,38 @@ impl Invariant for OnlyTheOwner {
         "I4"
     }
 
-    fn see(&mut self, fact: &Fact<'_>) -> Result<(), String> {
+    fn check_fact(&mut self, fact: &Fact<'_>) -> Result<(), String> {
         let Fact::Applied { verb, done, .. } = fact else {
             return Ok(());
         };
-        let claimed = matches!(verb, Verb::Ask(_)) && self.claims.remove(verb.token());
+        let claimed = matches!(verb, StoreRequest::Acquire(_)) && self.claims.remove(verb.token());
         self.claims.extend(done.woken.clone());
         let (before, after) = (done.before.as_ref(), done.after.as_ref());
         let own = before.is_some_and(|before| before.owner == *verb.token());
         let what = verb.label();
-        if let (Verb::Renew(renewal), Some(before)) = (verb, before) {
+        if let (StoreRequest::Renew(renewal), Some(before)) = (verb, before) {
             let granted = own && before.fence == renewal.fence;
             if !granted && before_changed(before, after) {
-                return Err(format!(
-                    "a renewal with fence {} changed the lease {before:?}",
-                    renewal.fence
-                ));
+                return Err(format!("a renewal with fence {} changed the lease {before:?}", renewal.fence));
             }
         }
         match (&done.reply, before) {
-            (Reply::Renewed(Renewed::Extended { .. }), None) => {
+            (StoreReply::Renew(RenewResponse::Extended { .. }), None) => {
                 Err("a renewal revived a lease that had run out".into())
             }
-            (Reply::Renewed(Renewed::Extended { .. }), Some(_)) if !own => {
+            (StoreReply::Renew(RenewResponse::Extended { .. }), Some(_)) if !own => {
                 Err("a foreign renewal was answered as done".into())
             }
-            (Reply::Given(Given::Released), _) if !own => {
+            (StoreReply::Release(ReleaseResponse::Released), _) if !own => {
                 Err("a foreign release was answered as done".into())
             }
-            (Reply::Asked(Answer::Granted(_)), Some(before)) if !own => {
+            (StoreReply::Acquire(AcquireResponse::Granted(_)), Some(before)) if !own => {
                 Err(format!("granted over the live lease {before:?}"))
             }
             (_, Some(before)) if !own && before_changed(before, after) => {
                 Err(format!("a foreign {what} changed {before:?} to {after:?}"))
             }
-            (_, Some(before)) if own && !matches!(verb, Verb::Release(_)) => match after {
+            (_, Some(before)) if own && !matches!(verb, StoreRequest::Release(_)) => match after {
                 Some(after)
                     if after.fence == before.fence && (claimed || after.expires >= before.expires) =>
                 {
@@ -62,7 +60,7 @@ impl Invariant for OnlyTheOwner {
                 }
                 _ => Err(format!("{what} cut {before:?} to {after:?}")),
             },
-            (Reply::Renewed(_) | Reply::Given(_), None) if after.is_some() => {
+            (StoreReply::Renew(_) | StoreReply::Release(_), None) if after.is_some() => {
                 Err(format!("{what} made a lease where there was none: {after:?}"))
             }
             _ => Ok(()),
@@ -70,6 +68,6 @@ impl Invariant for OnlyTheOwner {
     }
 }
 
-fn before_changed(before: &crate::engine::Record, after: Option<&crate::engine::Record>) -> bool {
+fn before_changed(before: &crate::store::LeaseRecord, after: Option<&crate::store::LeaseRecord>) -> bool {
     after != Some(before)
 }

@@ -1,32 +1,33 @@
 //! I7: an unknown outcome is never reported as success nor as definite failure.
 //!
-//! *Released* means that no lease of this hold is left. *Already lost* means that no release of ours was applied: it
-//! was someone else, or time. *Debt* and *kept* say until when, and then the lease is over. An acquire that may have been granted is not reported as over without an undo.
+//! *Released* means that no lease of this hold is left. *Already lost* means that no release of this
+//! hold was applied: another client or the TTL ended the lease. *Debt* and *kept* say when the lease
+//! will be over. An acquire that may have been granted is not reported as over without an undo.
 
 use std::collections::{HashMap, HashSet};
 
-use leasehold_core::life::{Effect, Outcome};
-use leasehold_core::store::Given;
-use leasehold_core::word::Token;
+use leasehold_core::life::{Effect, ReleaseOutcome};
+use leasehold_core::store::ReleaseResponse;
+use leasehold_core::types::Token;
 
 use crate::clock::Nanos;
-use crate::court::{Ending, Fact, Invariant};
-use crate::engine::{Record, Reply, Verb};
+use crate::judge::{AcquireEnding, Fact, Invariant};
+use crate::store::{LeaseRecord, StoreReply, StoreRequest};
 
 #[derive(Debug, Default)]
 pub(crate) struct UnknownStaysUnknown {
-    /// Tokens whose lease a release of theirs has ended.
+    /// Tokens whose own release has ended their lease.
     released: HashSet<Token>,
-    /// A late or repeated ask of this token was applied, so it may have a lease that nobody asked for.
+    /// A late or repeated request of this token was applied, so it may have a lease without an owner.
     haunted: HashSet<Token>,
-    /// When a token's lease is over, as its holder was told. Messages that arrive after their sender has given up on
-    /// them can prolong it; those are left out.
+    /// When a token's lease is over, as its holder was told. Messages that arrive after their
+    /// sender has given up on them can extend it; those are excluded.
     promised: HashMap<Token, Nanos>,
     prolonged: HashSet<Token>,
 }
 
 impl UnknownStaysUnknown {
-    fn kept_too_long(&self, lease: Option<&Record>) -> Result<(), String> {
+    fn kept_too_long(&self, lease: Option<&LeaseRecord>) -> Result<(), String> {
         let Some(lease) = lease else { return Ok(()) };
         match self.promised.get(&lease.owner) {
             Some(until) if lease.expires > *until => Err(format!("{lease:?} was said to be over at {until}")),
@@ -40,19 +41,13 @@ impl Invariant for UnknownStaysUnknown {
         "I7"
     }
 
-    fn see(&mut self, fact: &Fact<'_>) -> Result<(), String> {
+    fn check_fact(&mut self, fact: &Fact<'_>) -> Result<(), String> {
         match fact {
-            Fact::Applied {
-                verb,
-                repeated,
-                late,
-                done,
-                ..
-            } => {
-                if matches!(done.reply, Reply::Given(Given::Released)) {
+            Fact::Applied { verb, repeated, late, done, .. } => {
+                if matches!(done.reply, StoreReply::Release(ReleaseResponse::Released)) {
                     self.released.insert(verb.token().clone());
                 }
-                if (*late || *repeated) && matches!(verb, Verb::Ask(_)) {
+                if (*late || *repeated) && matches!(verb, StoreRequest::Acquire(_)) {
                     self.haunted.insert(verb.token().clone());
                 }
                 if *late || *repeated {
@@ -61,26 +56,17 @@ impl Invariant for UnknownStaysUnknown {
                 }
                 self.kept_too_long(done.after.as_ref())
             }
-            Fact::Ended {
-                key,
-                how,
-                loose: true,
-                undo: false,
-                ..
-            } if *how != Ending::Held => Err(format!(
-                "acquire {key:?} ended as {how:?} although an ask of it may have been granted, and is not undone"
-            )),
-            Fact::Stepped {
-                hold,
-                effects,
-                lease,
-                promised,
-                ..
-            } => {
+            Fact::Ended { key, how, loose: true, undo: false, .. } if *how != AcquireEnding::Held => {
+                Err(format!(
+                    "acquire {key:?} ended as {how:?} although an ask of it may have been granted, and is not undone"
+                ))
+            }
+            Fact::Stepped { hold, effects, lease, promised, .. } => {
                 let Some(outcome) = effects.iter().find_map(finished) else {
                     return Ok(());
                 };
-                // A local-only hold has none to speak of; what its heals may have left is undone, and I6 looks after it.
+                // A local-only hold has no lease; its heals may have left one, which is undone and
+                // which I6 checks.
                 let left = lease.filter(|lease| lease.owner == *hold.token && hold.fence.is_some());
                 if let Some(until) = promised.filter(|_| !self.prolonged.contains(hold.token)) {
                     self.promised.insert(hold.token.clone(), until);
@@ -88,11 +74,13 @@ impl Invariant for UnknownStaysUnknown {
                 }
                 let haunted = self.haunted.contains(hold.token);
                 match outcome {
-                    Outcome::Released | Outcome::AlreadyLost if left.is_some() && !haunted => Err(format!(
-                        "hold {:?} ended as {outcome:?}, but its lease is there: {left:?}",
-                        hold.key
-                    )),
-                    Outcome::AlreadyLost if self.released.contains(hold.token) => Err(format!(
+                    ReleaseOutcome::Released | ReleaseOutcome::AlreadyLost if left.is_some() && !haunted => {
+                        Err(format!(
+                            "hold {:?} ended as {outcome:?}, but its lease is there: {left:?}",
+                            hold.key
+                        ))
+                    }
+                    ReleaseOutcome::AlreadyLost if self.released.contains(hold.token) => Err(format!(
                         "hold {:?} ended as {outcome:?}, but it was its own release that ended the lease",
                         hold.key
                     )),
@@ -104,7 +92,7 @@ impl Invariant for UnknownStaysUnknown {
     }
 }
 
-fn finished(effect: &Effect) -> Option<Outcome> {
+fn finished(effect: &Effect) -> Option<ReleaseOutcome> {
     match effect {
         Effect::Finish(outcome) => Some(*outcome),
         _ => None,

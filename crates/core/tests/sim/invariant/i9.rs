@@ -1,33 +1,34 @@
-//! I9, as far as the machine is concerned: the foreground is answered exactly once, the cancellation fires at most once
-//! and is counted exactly then, and an abandoned hold is neither renewed nor released any more.
+//! I9, as far as the machine is concerned: the caller is answered exactly once. The cancellation
+//! fires at most once and is counted exactly then. An abandoned hold is neither renewed nor
+//! released any more.
 
 use std::collections::BTreeMap;
 
-use leasehold_core::event::{Loss, What};
+use leasehold_core::event::{EventKind, Loss};
 use leasehold_core::life::Effect;
 
-use crate::court::{Fact, Invariant, Key};
+use crate::judge::{Fact, HoldKey, Invariant};
 
 #[derive(Debug, Default)]
-struct Seen {
+struct HoldEndings {
     finishes: u32,
     cancels: u32,
     abandoned: u32,
-    /// Ended by the client itself, not by doubt: its lease may be given back.
+    /// Ended by the client's shutdown, not for lack of proof: its lease may be released.
     shutdown: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct OnceOnly {
-    holds: BTreeMap<Key, Seen>,
+pub(crate) struct SingleNotification {
+    holds: BTreeMap<HoldKey, HoldEndings>,
 }
 
-impl Invariant for OnceOnly {
+impl Invariant for SingleNotification {
     fn number(&self) -> &'static str {
         "I9"
     }
 
-    fn see(&mut self, fact: &Fact<'_>) -> Result<(), String> {
+    fn check_fact(&mut self, fact: &Fact<'_>) -> Result<(), String> {
         match fact {
             Fact::Stepped { hold, effects, .. } => {
                 let key = hold.key;
@@ -39,7 +40,7 @@ impl Invariant for OnceOnly {
                             seen.cancels += 1;
                             seen.shutdown |= *loss == Loss::Shutdown;
                         }
-                        Effect::Emit(What::Abandoned { .. }) => seen.abandoned += 1,
+                        Effect::Emit(EventKind::Abandoned { .. }) => seen.abandoned += 1,
                         Effect::Renew | Effect::Heal if seen.cancels > 0 => {
                             return Err(format!("hold {key:?} asks the store after it was abandoned"));
                         }

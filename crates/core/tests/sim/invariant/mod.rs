@@ -10,9 +10,9 @@ mod i7;
 mod i8;
 mod i9;
 
-use crate::court::Invariant;
+use crate::judge::Invariant;
 
-/// All of them, fresh for a history.
+/// New instances of all invariants, for one history.
 pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
     vec![
         Box::<i1::OneHolder>::default(),
@@ -20,9 +20,9 @@ pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
         Box::<i3::TargetIsFenced>::default(),
         Box::<i4::OnlyTheOwner>::default(),
         Box::<i5::NoWorkPastTheLease>::default(),
-        Box::<i6::NothingLeftBehind>::default(),
+        Box::<i6::NoOrphanLease>::default(),
         Box::<i7::UnknownStaysUnknown>::default(),
-        Box::<i8::FailsAsTheClassSays>::default(),
-        Box::<i9::OnceOnly>::default(),
+        Box::<i8::OnErrorPolicyApplied>::default(),
+        Box::<i9::SingleNotification>::default(),
     ]
 }

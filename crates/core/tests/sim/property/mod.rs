@@ -5,8 +5,8 @@ mod table;
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same cases in every run, so that a red run is about the change at hand. `PROPTEST_RNG_SEED` and
-/// `PROPTEST_CASES` bring others, and more of them.
+/// The same cases in every run, so that a failure is caused by the change at hand.
+/// `PROPTEST_RNG_SEED` and `PROPTEST_CASES` select other or more cases.
 fn config(cases: u32) -> Config {
     let mut config = Config::default();
     if config.cases == 256 {

@@ -3,60 +3,46 @@
 use std::time::Duration;
 
 use leasehold_core::clock::Moment;
-use leasehold_core::memory::Table;
+use leasehold_core::memory::LeaseTable;
 use leasehold_core::rng::SeededRandom;
-use leasehold_core::store::{Answer, Ask, CLAIM, Claim, Given, Giving, Renewal, Renewed};
-use leasehold_core::word::{Fence, Holder, Name, Token, Ttl};
+use leasehold_core::store::{
+    AcquireRequest, AcquireResponse, HANDOVER_CLAIM_TTL, ReleaseAuthority, ReleaseRequest, ReleaseResponse,
+    RenewRequest, RenewResponse,
+};
+use leasehold_core::types::{Fence, Holder, Name, Token, Ttl};
 use proptest::prelude::*;
 
-const TOKENS: usize = 6;
+const TOKEN_COUNT: usize = 6;
 
-/// One thing that happens to the store. Tokens are of one name each: the even ones of the first, the odd of the second.
+/// One operation on the store. Each token has one name: the even ones the first, the odd ones the second.
 #[derive(Debug, Clone)]
-enum Op {
-    Ask {
-        token: usize,
-        ttl: u64,
-        delay: u64,
-        queue: Option<u64>,
-        floor: u64,
-    },
-    Renew {
-        token: usize,
-        ttl: u64,
-        right_fence: bool,
-    },
-    Release {
-        token: usize,
-        tombstone: Option<u64>,
-    },
-    Break {
-        name: usize,
-    },
-    Pass {
-        millis: u64,
-    },
-    Forget,
+enum TableOp {
+    Acquire { token: usize, ttl: u64, delay: u64, queue: Option<u64>, floor: u64 },
+    Renew { token: usize, ttl: u64, right_fence: bool },
+    Release { token: usize, tombstone: Option<u64> },
+    Break { name: usize },
+    Pass { millis: u64 },
+    LoseData,
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    let token = || 0..TOKENS;
+fn op() -> impl Strategy<Value = TableOp> {
+    let token = || 0..TOKEN_COUNT;
     let ttl = || 100_u64..2_000;
     prop_oneof![
         8 => (token(), ttl(), 0_u64..300, proptest::option::of(50_u64..2_000), 0_u64..50)
-            .prop_map(|(token, ttl, delay, queue, floor)| Op::Ask { token, ttl, delay, queue, floor }),
+            .prop_map(|(token, ttl, delay, queue, floor)| TableOp::Acquire { token, ttl, delay, queue, floor }),
         5 => (token(), ttl(), any::<bool>())
-            .prop_map(|(token, ttl, right_fence)| Op::Renew { token, ttl, right_fence }),
+            .prop_map(|(token, ttl, right_fence)| TableOp::Renew { token, ttl, right_fence }),
         5 => (token(), proptest::option::of(100_u64..3_000))
-            .prop_map(|(token, tombstone)| Op::Release { token, tombstone }),
-        1 => (0_usize..2).prop_map(|name| Op::Break { name }),
-        6 => (1_u64..900).prop_map(|millis| Op::Pass { millis }),
-        1 => Just(Op::Forget),
+            .prop_map(|(token, tombstone)| TableOp::Release { token, tombstone }),
+        1 => (0_usize..2).prop_map(|name| TableOp::Break { name }),
+        6 => (1_u64..900).prop_map(|millis| TableOp::Pass { millis }),
+        1 => Just(TableOp::LoseData),
     ]
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Leased {
+struct ModelLease {
     token: usize,
     fence: u64,
     expires: u64,
@@ -67,23 +53,23 @@ struct Leased {
 #[derive(Debug, Default)]
 struct Model {
     now: u64,
-    leases: [Option<Leased>; 2],
+    leases: [Option<ModelLease>; 2],
     /// Token and expiry, in the order of arrival.
     queue: [Vec<(usize, u64)>; 2],
-    /// Token and until when it is refused.
+    /// Token and the time until which it is refused.
     voided: Vec<(usize, u64)>,
-    /// The newest fence, which no loss takes back.
+    /// The newest fence, which no data loss resets.
     newest: [u64; 2],
 }
 
 impl Model {
-    fn live(&self, name: usize) -> Option<Leased> {
+    fn live(&self, name: usize) -> Option<ModelLease> {
         self.leases[name].filter(|lease| lease.expires > self.now)
     }
 }
 
-struct Both {
-    table: Table,
+struct TableAndModel {
+    table: LeaseTable,
     model: Model,
     names: [Name; 2],
     tokens: Vec<Token>,
@@ -93,14 +79,14 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-impl Both {
+impl TableAndModel {
     fn new() -> Self {
         let (holder, random) = (Holder::new("h").unwrap(), SeededRandom::new(1));
         Self {
-            table: Table::default(),
+            table: LeaseTable::default(),
             model: Model::default(),
             names: ["a", "b"].map(|name| Name::new(name).unwrap()),
-            tokens: (0..TOKENS).map(|_| Token::fresh(&holder, "c", &random)).collect(),
+            tokens: (0..TOKEN_COUNT).map(|_| Token::fresh(&holder, "c", &random)).collect(),
         }
     }
 
@@ -108,23 +94,20 @@ impl Both {
         Moment::from_nanos((1_000 + self.model.now) * 1_000_000)
     }
 
-    /// The store's clock for fences: grows with time and never back.
+    /// The store's clock for fences: it grows with time and never goes back.
     fn micros(&self) -> u64 {
         1_000_000 + self.model.now * 1_000
     }
 
-    /// A fence was issued: it must be greater than every earlier one, than the floor, and no less than the time.
-    fn issued(&mut self, name: usize, fence: u64, floor: u64) -> Result<(), TestCaseError> {
+    /// Checks an issued fence: greater than every earlier one and the floor, and no less than the time.
+    fn check_fence(&mut self, name: usize, fence: u64, floor: u64) -> Result<(), TestCaseError> {
         let newest = self.model.newest[name];
-        prop_assert!(
-            fence > newest && fence > floor && fence >= self.micros(),
-            "{fence} after {newest}"
-        );
+        prop_assert!(fence > newest && fence > floor && fence >= self.micros(), "{fence} after {newest}");
         self.model.newest[name] = fence;
         Ok(())
     }
 
-    fn ask(
+    fn acquire(
         &mut self,
         token: usize,
         ttl: u64,
@@ -133,13 +116,13 @@ impl Both {
         floor: u64,
     ) -> Result<(), TestCaseError> {
         let name = token % 2;
-        // A floor around what has been seen.
+        // A floor around the newest fence.
         let floor = (self.model.newest[name] + floor).saturating_sub(25);
-        let ask = Ask {
+        let ask = AcquireRequest {
             lock_delay: millis(delay),
             queue: queue.map(millis),
             floor: Fence::new(floor),
-            ..Ask::new(
+            ..AcquireRequest::new(
                 self.names[name].clone(),
                 self.tokens[token].clone(),
                 Ttl::new(millis(ttl)).unwrap(),
@@ -148,68 +131,41 @@ impl Both {
         let answer = self.table.acquire(&ask, self.now(), self.micros()).unwrap();
         let (now, live) = (self.model.now, self.model.live(name));
         let expires = now + ttl + delay;
-        if self
-            .model
-            .voided
-            .iter()
-            .any(|(voided, until)| *voided == token && *until > now)
-        {
-            prop_assert_eq!(answer, Answer::Void);
+        if self.model.voided.iter().any(|(voided, until)| *voided == token && *until > now) {
+            prop_assert_eq!(answer, AcquireResponse::Void);
             return Ok(());
         }
         match live {
             Some(lease) if lease.token == token => {
-                let Answer::Granted(grant) = answer else {
+                let AcquireResponse::Granted(grant) = answer else {
                     return Err(TestCaseError::fail(format!("{answer:?} to the owner")));
                 };
-                prop_assert_eq!(
-                    grant.fence.get(),
-                    lease.fence,
-                    "a repeated ask has the same fence"
-                );
-                let expires = if lease.claim {
-                    expires
-                } else {
-                    expires.max(lease.expires)
-                };
-                self.model.leases[name] = Some(Leased {
-                    expires,
-                    claim: false,
-                    ..lease
-                });
+                prop_assert_eq!(grant.fence.get(), lease.fence, "a repeated ask has the same fence");
+                let expires = if lease.claim { expires } else { expires.max(lease.expires) };
+                self.model.leases[name] = Some(ModelLease { expires, claim: false, ..lease });
                 self.model.queue[name].retain(|(waiter, _)| *waiter != token);
             }
             Some(lease) => {
-                let Answer::Busy(busy) = answer else {
+                let AcquireResponse::Busy(busy) = answer else {
                     return Err(TestCaseError::fail(format!("{answer:?} although {lease:?}")));
                 };
                 prop_assert_eq!(busy.remaining, Some(millis(lease.expires - now)));
                 prop_assert_eq!(busy.fence.map(Fence::get), Some(lease.fence));
                 if let Some(keep) = queue {
                     self.model.queue[name].retain(|(_, expires)| *expires > now);
-                    match self.model.queue[name]
-                        .iter_mut()
-                        .find(|(waiter, _)| *waiter == token)
-                    {
+                    match self.model.queue[name].iter_mut().find(|(waiter, _)| *waiter == token) {
                         Some(waiter) => waiter.1 = now + keep,
                         None => self.model.queue[name].push((token, now + keep)),
                     }
                 }
             }
             None => {
-                let Answer::Granted(grant) = answer else {
-                    return Err(TestCaseError::fail(format!(
-                        "{answer:?} although the name is free"
-                    )));
+                let AcquireResponse::Granted(grant) = answer else {
+                    return Err(TestCaseError::fail(format!("{answer:?} although the name is free")));
                 };
-                self.issued(name, grant.fence.get(), floor)?;
+                self.check_fence(name, grant.fence.get(), floor)?;
                 let (fence, claim) = (grant.fence.get(), false);
-                self.model.leases[name] = Some(Leased {
-                    token,
-                    fence,
-                    expires,
-                    claim,
-                });
+                self.model.leases[name] = Some(ModelLease { token, fence, expires, claim });
                 self.model.queue[name].retain(|(waiter, _)| *waiter != token);
             }
         }
@@ -219,9 +175,9 @@ impl Both {
     fn renew(&mut self, token: usize, ttl: u64, right_fence: bool) -> Result<(), TestCaseError> {
         let name = token % 2;
         let live = self.model.live(name);
-        // The record of a lease that has run out may still be there: its fence must not revive it.
+        // The record of an expired lease may still be there: its fence must not revive the lease.
         let fence = self.model.leases[name].map_or(1, |lease| lease.fence) + u64::from(!right_fence);
-        let renewal = Renewal {
+        let renewal = RenewRequest {
             name: self.names[name].clone(),
             token: self.tokens[token].clone(),
             fence: Fence::new(fence).unwrap(),
@@ -231,78 +187,58 @@ impl Both {
         let renewed = self.table.renew(&renewal, self.now());
         match live.filter(|lease| lease.token == token && right_fence) {
             Some(lease) => {
-                let was_left = Some(millis(lease.expires - self.model.now));
-                prop_assert_eq!(renewed, Renewed::Extended { was_left });
+                let remaining_before = Some(millis(lease.expires - self.model.now));
+                prop_assert_eq!(renewed, RenewResponse::Extended { remaining_before });
                 let expires = lease.expires.max(self.model.now + ttl);
-                self.model.leases[name] = Some(Leased { expires, ..lease });
+                self.model.leases[name] = Some(ModelLease { expires, ..lease });
             }
-            None => prop_assert_eq!(renewed, Renewed::NotOwned),
+            None => prop_assert_eq!(renewed, RenewResponse::NotOwned),
         }
         Ok(())
     }
 
-    fn give(
+    fn release(
         &mut self,
         name: usize,
-        claim: Claim,
+        claim: ReleaseAuthority,
         ours: bool,
         tombstone: Option<u64>,
     ) -> Result<(), TestCaseError> {
-        let giving = Giving {
+        let giving = ReleaseRequest {
             name: self.names[name].clone(),
-            claim,
+            authority: claim,
             tombstone: tombstone.map(millis),
         };
         let (given, woken) = self.table.release(&giving, self.now(), self.micros(), |_| true);
         if !ours {
-            prop_assert_eq!((given, woken), (Given::NotOwned, None));
+            prop_assert_eq!((given, woken), (ReleaseResponse::NotOwned, None));
             return Ok(());
         }
-        prop_assert_eq!(given, Given::Released);
+        prop_assert_eq!(given, ReleaseResponse::Released);
         let now = self.model.now;
         self.model.leases[name] = None;
         let waiting = std::mem::take(&mut self.model.queue[name]);
         let mut alive = waiting.into_iter().skip_while(|(_, expires)| *expires <= now);
         let next = alive.next();
         self.model.queue[name] = alive.collect();
-        prop_assert_eq!(
-            woken.as_ref(),
-            next.map(|(token, _)| &self.tokens[token]),
-            "the first in line"
-        );
+        prop_assert_eq!(woken.as_ref(), next.map(|(token, _)| &self.tokens[token]), "the first in line");
         if let Some((token, _)) = next {
-            let shown = self
-                .table
-                .inspect(&self.names[name], self.now())
-                .and_then(|lease| lease.fence);
+            let shown = self.table.inspect(&self.names[name], self.now()).and_then(|lease| lease.fence);
             let fence = shown.map_or(0, Fence::get);
-            self.issued(name, fence, 0)?;
-            let expires = now + u64::try_from(CLAIM.as_millis()).unwrap();
-            self.model.leases[name] = Some(Leased {
-                token,
-                fence,
-                expires,
-                claim: true,
-            });
+            self.check_fence(name, fence, 0)?;
+            let expires = now + u64::try_from(HANDOVER_CLAIM_TTL.as_millis()).unwrap();
+            self.model.leases[name] = Some(ModelLease { token, fence, expires, claim: true });
         }
         Ok(())
     }
 
-    fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
+    fn apply(&mut self, op: &TableOp) -> Result<(), TestCaseError> {
         match *op {
-            Op::Ask {
-                token,
-                ttl,
-                delay,
-                queue,
-                floor,
-            } => self.ask(token, ttl, delay, queue, floor)?,
-            Op::Renew {
-                token,
-                ttl,
-                right_fence,
-            } => self.renew(token, ttl, right_fence)?,
-            Op::Release { token, tombstone } => {
+            TableOp::Acquire { token, ttl, delay, queue, floor } => {
+                self.acquire(token, ttl, delay, queue, floor)?
+            }
+            TableOp::Renew { token, ttl, right_fence } => self.renew(token, ttl, right_fence)?,
+            TableOp::Release { token, tombstone } => {
                 let name = token % 2;
                 if let Some(keep) = tombstone {
                     self.model.voided.retain(|(voided, _)| *voided != token);
@@ -310,22 +246,23 @@ impl Both {
                 }
                 self.model.queue[name].retain(|(waiter, _)| *waiter != token);
                 let ours = self.model.live(name).is_some_and(|lease| lease.token == token);
-                self.give(name, Claim::Owner(self.tokens[token].clone()), ours, tombstone)?;
+                self.release(name, ReleaseAuthority::Owner(self.tokens[token].clone()), ours, tombstone)?;
             }
-            Op::Break { name } => {
+            TableOp::Break { name } => {
                 let live = self.model.live(name);
                 let seen = live.map_or(1, |lease| lease.fence);
-                self.give(name, Claim::Seen(Fence::new(seen).unwrap()), live.is_some(), None)?;
+                self.release(
+                    name,
+                    ReleaseAuthority::Operator(Fence::new(seen).unwrap()),
+                    live.is_some(),
+                    None,
+                )?;
             }
-            Op::Pass { millis } => self.model.now += millis,
-            Op::Forget => {
-                self.table.lose_everything();
+            TableOp::Pass { millis } => self.model.now += millis,
+            TableOp::LoseData => {
+                self.table.clear_all_data();
                 let (now, newest) = (self.model.now + 1, self.model.newest);
-                self.model = Model {
-                    now,
-                    newest,
-                    ..Model::default()
-                };
+                self.model = Model { now, newest, ..Model::default() };
             }
         }
         for name in 0..2 {
@@ -335,10 +272,8 @@ impl Both {
             if let (Some(shown), Some(live)) = (shown, live) {
                 prop_assert_eq!(shown.fence.map(Fence::get), Some(live.fence));
                 prop_assert_eq!(shown.remaining, Some(millis(live.expires - self.model.now)));
-                let waiting = self.model.queue[name]
-                    .iter()
-                    .filter(|(_, expires)| *expires > self.model.now)
-                    .count();
+                let waiting =
+                    self.model.queue[name].iter().filter(|(_, expires)| *expires > self.model.now).count();
                 prop_assert_eq!(shown.waiters, Some(waiting as u64), "after {:?}", op);
             }
         }
@@ -351,7 +286,7 @@ proptest! {
 
     #[test]
     fn the_table_answers_like_the_model(ops in proptest::collection::vec(op(), 1..80)) {
-        let mut both = Both::new();
+        let mut both = TableAndModel::new();
         for op in &ops {
             both.apply(op)?;
         }

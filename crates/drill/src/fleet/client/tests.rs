@@ -1,44 +1,40 @@
-use leasehold_core::adapter::Chaos;
-use leasehold_core::clock::{Clock, until};
+use leasehold_core::adapter::FaultyStore;
+use leasehold_core::clock::{Clock, run_until};
 use leasehold_core::memory::MemoryStore;
 
 use super::*;
-use crate::history::Sink;
+use crate::history::HistorySink;
 
-/// No test waits so long unless it fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+// Only a failing test waits this long.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A client of a fail-open class with a task that has no end, on a store that can be taken away.
-struct Endless {
-    client: Client,
-    chaos: Chaos,
+/// A client of a fail-open class with an endless task, on a store that can be made unreachable.
+struct EndlessClient {
+    client: DrillClient,
+    chaos: FaultyStore,
     _folder: tempfile::TempDir,
 }
 
-impl Endless {
+impl EndlessClient {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = BootClock::shared();
-        let chaos = Chaos::new(Arc::new(MemoryStore::new(Arc::clone(&clock))), Arc::clone(&clock));
+        let chaos = FaultyStore::new(Arc::new(MemoryStore::new(Arc::clone(&clock))), Arc::clone(&clock));
         let locks = Locks::builder(chaos.store()).without_log().build().unwrap();
-        let client = Client {
-            orders: Arc::new(Orders::new("w", "workflow", "job:1").steps(2, 1).endless()),
+        let client = DrillClient {
+            spec: Arc::new(WorkerSpec::new("w", "workflow", "job:1").steps(2, 1).endless()),
             name: Name::new("job:1").unwrap(),
-            pen: Sink::new(std::io::sink(), 10_000, clock).pen("w"),
+            history: HistorySink::new(std::io::sink(), 10_000, clock).writer("w"),
             locks,
             counters: Arc::default(),
-            asks: Arc::default(),
-            ledger: Arc::new(Ledger::open(&folder.path().join("ledger.db")).unwrap()),
-            flying: TaskTracker::new(),
+            acquire_requests: Arc::default(),
+            target: Arc::new(FencedTarget::open(&folder.path().join("ledger.db")).unwrap()),
+            writes_in_flight: TaskTracker::new(),
             writes: AtomicU64::new(0),
-            believed: AtomicU64::new(0),
-            ending: CancellationToken::new(),
+            last_deadline: AtomicU64::new(0),
+            shutdown: CancellationToken::new(),
         };
-        Self {
-            client,
-            chaos,
-            _folder: folder,
-        }
+        Self { client, chaos, _folder: folder }
     }
 
     async fn hold(&self) -> Hold {
@@ -50,32 +46,29 @@ impl Endless {
 }
 
 #[tokio::test]
-async fn work_without_an_end_ends_when_it_has_no_lease() {
-    let it = Endless::new();
+async fn endless_work_ends_without_a_lease() {
+    let it = EndlessClient::new();
     it.chaos.all().down(true);
     let hold = it.hold().await;
     assert_eq!(hold.exclusivity(), Exclusivity::LocalOnly);
     let worked = it.client.work(1, &hold);
-    let ended = until(&BootClock, BootClock.now() + PATIENCE, worked).await;
+    let ended = run_until(&BootClock, BootClock.now() + TEST_TIMEOUT, worked).await;
     assert!(ended.is_some(), "it goes on with its local lock for ever");
 }
 
 #[tokio::test]
-async fn work_without_an_end_goes_on_under_a_lease_until_it_is_told_to_end() {
-    let it = Endless::new();
+async fn endless_work_continues_under_a_lease_until_shutdown() {
+    let it = EndlessClient::new();
     let hold = it.hold().await;
     assert_eq!(hold.exclusivity(), Exclusivity::Distributed);
     let told = async {
-        // More than the two steps that a task with an end would have.
+        // More writes than the two steps of a task that is not endless.
         while it.client.writes.load(Ordering::Relaxed) < 6 {
             BootClock.sleep(Duration::from_millis(2)).await;
         }
-        it.client.ending.cancel();
+        it.client.shutdown.cancel();
     };
     let both = async { tokio::join!(it.client.work(1, &hold), told) };
-    let ended = until(&BootClock, BootClock.now() + PATIENCE, both).await;
-    assert!(
-        ended.is_some(),
-        "it has ended before it was told to, or not at all"
-    );
+    let ended = run_until(&BootClock, BootClock.now() + TEST_TIMEOUT, both).await;
+    assert!(ended.is_some(), "it has ended before it was told to, or not at all");
 }

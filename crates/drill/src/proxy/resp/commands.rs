@@ -1,68 +1,70 @@
-//! The upstream direction of a RESP connection: tells commands apart, repeats some, and writes down which replies are owed.
+//! The upstream direction of a RESP connection: splits the stream into commands, repeats some of
+//! them, and records which replies to expect.
 
 use std::sync::Arc;
 
-use super::framer::{Framer, Side, strings};
-use super::ledger::{Ledger, Owed};
-use crate::proxy::catalog::Entry;
+use super::expected_replies::{ExpectedReplies, ExpectedReply};
+use super::framer::{FrameSide, Framer, head_strings};
+use crate::proxy::registry::InstalledToxic;
 
-/// The longest command that is repeated: it has to be kept for that.
-const MAX_COPY: usize = 256 << 10;
+// A command is buffered to repeat it. Longer ones are forwarded once, so memory per connection
+// stays bounded.
+const MAX_REPEAT_BYTES: usize = 256 << 10;
 
-/// What is to be done to a command that has come in whole.
+/// The faults that apply to a complete command.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct Verdict {
-    /// Sent once more.
+pub(in crate::proxy) struct CommandFaults {
+    /// Send it twice.
     pub(in crate::proxy) repeat: bool,
-    /// The connection is cut at its reply.
-    pub(in crate::proxy) cut: Option<Arc<Entry>>,
+    /// Cut the connection at its reply, for this toxic.
+    pub(in crate::proxy) cut: Option<Arc<InstalledToxic>>,
 }
 
-/// Follows the commands of one connection.
+/// Parses the commands of one connection.
 #[derive(Debug)]
-pub(in crate::proxy) struct Commands {
+pub(in crate::proxy) struct CommandTracker {
     framer: Framer,
-    /// The command under way, as long as it is short enough to be repeated.
+    /// The current command so far, while it is short enough to be repeated.
     copy: Vec<u8>,
-    /// It is not.
     too_long: bool,
-    /// The stream is not RESP, or not any more.
-    raw: bool,
+    /// The stream is not RESP: bytes are forwarded without parsing.
+    passthrough: bool,
 }
 
-impl Commands {
+impl CommandTracker {
     pub(in crate::proxy) fn new() -> Self {
         Self {
-            framer: Framer::new(Side::Commands),
+            framer: Framer::new(FrameSide::Commands),
             copy: Vec::new(),
             too_long: false,
-            raw: false,
+            passthrough: false,
         }
     }
 
-    /// Takes what the client sent and answers with what the server is to get, and how many commands ended in it.
-    /// `judge` is asked about each command by its name, and whether it could be repeated.
-    pub(in crate::proxy) fn take(
+    /// Takes a chunk from the client. Returns the bytes for the server and the number of commands
+    /// that ended in the chunk. Calls `judge` for each command with its name and whether it can be
+    /// repeated.
+    pub(in crate::proxy) fn process(
         &mut self,
         mut chunk: &[u8],
-        ledger: &Ledger,
-        mut judge: impl FnMut(&[u8], bool) -> Verdict,
+        ledger: &ExpectedReplies,
+        mut judge: impl FnMut(&[u8], bool) -> CommandFaults,
     ) -> (Vec<u8>, u64) {
         let (mut out, mut ended) = (Vec::with_capacity(chunk.len()), 0);
-        while !chunk.is_empty() && !self.raw {
+        while !chunk.is_empty() && !self.passthrough {
             let Ok(frame) = self.framer.advance(chunk) else {
                 tracing::warn!("a client does not speak RESP: its bytes are passed as they come");
-                self.raw = true;
-                ledger.owe(Owed::Anything);
+                self.passthrough = true;
+                ledger.expect(ExpectedReply::Unmatched);
                 break;
             };
             let (part, rest) = chunk.split_at(frame.used);
             chunk = rest;
             out.extend_from_slice(part);
-            self.keep(part);
+            self.keep_copy(part);
             if frame.complete {
                 ended += 1;
-                self.ended(&mut out, ledger, &mut judge);
+                self.finish_command(&mut out, ledger, &mut judge);
                 self.framer.next();
                 self.copy.clear();
                 self.too_long = false;
@@ -72,8 +74,8 @@ impl Commands {
         (out, ended)
     }
 
-    fn keep(&mut self, part: &[u8]) {
-        self.too_long |= self.copy.len() + part.len() > MAX_COPY;
+    fn keep_copy(&mut self, part: &[u8]) {
+        self.too_long |= self.copy.len() + part.len() > MAX_REPEAT_BYTES;
         if self.too_long {
             self.copy = Vec::new();
         } else {
@@ -81,16 +83,23 @@ impl Commands {
         }
     }
 
-    fn ended(&mut self, out: &mut Vec<u8>, ledger: &Ledger, judge: &mut impl FnMut(&[u8], bool) -> Verdict) {
+    fn finish_command(
+        &mut self,
+        out: &mut Vec<u8>,
+        ledger: &ExpectedReplies,
+        judge: &mut impl FnMut(&[u8], bool) -> CommandFaults,
+    ) {
         let head = self.framer.head();
-        let mut words = strings(head).map(<[u8]>::to_ascii_uppercase);
-        // `*0`, `*-1` and an empty line are no commands: the server says nothing.
+        let mut words = head_strings(head).map(<[u8]>::to_ascii_uppercase);
+        // `*0`, `*-1` and an empty line are no commands: the server sends no reply.
         let Some(name) = words.next() else { return };
-        if !ledger.tracks() {
+        if !ledger.is_matching() {
             return;
         }
         if name.ends_with(b"SUBSCRIBE") {
-            ledger.owe(Owed::Pushes(channels(head)));
+            // Answered by one push per channel (RESP3), not by one reply: faults at such a command
+            // would lose count.
+            ledger.expect(ExpectedReply::Pushes(channel_count(head)));
             return;
         }
         let replies_differ = match name.as_slice() {
@@ -99,31 +108,26 @@ impl Commands {
             _ => false,
         };
         if replies_differ {
-            ledger.owe(Owed::Anything);
+            ledger.expect(ExpectedReply::Unmatched);
             return;
         }
-        // A second QUIT finds the connection closed.
+        // A second QUIT would find the connection closed.
         let repeatable = !self.too_long && name != b"QUIT";
-        let verdict = if ledger.in_step() {
-            judge(&name, repeatable)
-        } else {
-            Verdict::default()
-        };
-        ledger.owe(verdict.cut.map_or(Owed::Pass, Owed::Cut));
+        let verdict =
+            if ledger.can_alter_commands() { judge(&name, repeatable) } else { CommandFaults::default() };
+        ledger.expect(verdict.cut.map_or(ExpectedReply::Forward, ExpectedReply::Cut));
         if verdict.repeat {
             out.extend_from_slice(&self.copy);
-            ledger.owe(Owed::Swallow);
+            ledger.expect(ExpectedReply::Drop);
         }
     }
 }
 
-/// How many channels a subscription names; one answer comes for each, and at least one.
-fn channels(head: &[u8]) -> u64 {
-    let size = head
-        .split(|byte| *byte == b'\r')
-        .next()
-        .and_then(|line| line.strip_prefix(b"*"));
+/// Number of channels in a subscription command. The server sends one answer for each, and at least
+/// one.
+fn channel_count(head: &[u8]) -> u64 {
+    let size = head.split(|byte| *byte == b'\r').next().and_then(|line| line.strip_prefix(b"*"));
     let size = size.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
-    let words = || u64::try_from(strings(head).count()).unwrap_or(u64::MAX);
+    let words = || u64::try_from(head_strings(head).count()).unwrap_or(u64::MAX);
     size.unwrap_or_else(words).saturating_sub(1).max(1)
 }

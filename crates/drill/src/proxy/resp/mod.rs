@@ -1,12 +1,12 @@
-//! Redis's protocol, as far as a proxy has to understand it: where commands and replies begin and end, and which reply
-//! belongs to which command.
+//! The part of Redis's protocol that the proxy parses: the ends of commands and replies, and which
+//! reply belongs to which command.
 
 mod commands;
+mod expected_replies;
 mod framer;
-mod ledger;
 mod replies;
 
-pub(super) use commands::{Commands, Verdict};
-pub use framer::{Frame, Framer, Malformed, Side};
-pub(super) use ledger::Ledger;
-pub(super) use replies::Replies;
+pub(super) use commands::{CommandFaults, CommandTracker};
+pub(super) use expected_replies::ExpectedReplies;
+pub use framer::{FrameScan, FrameSide, Framer, MalformedFrame};
+pub(super) use replies::ReplyTracker;

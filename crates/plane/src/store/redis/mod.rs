@@ -1,94 +1,97 @@
-//! The plane on Redis or Valkey: one script, so that each step is one.
+//! The plane on Redis or Valkey: one Lua script, so that each step is atomic.
 //!
-//! All keys begin with `{plane}:` and so share a slot of a cluster. Expiry and age go by the server's clock. Lasting as
-//! the server's configuration is: with `appendonly yes`, acknowledged jobs survive a crash up to `appendfsync`.
+//! All keys begin with `{plane}:` and so share one hash slot of a cluster. Due times and ages use the
+//! server's clock. Durability depends on the server's configuration: with `appendonly yes`, acknowledged
+//! jobs survive a crash within the limits of `appendfsync`.
 
-mod answer;
+mod response;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::store::Failure;
+use leasehold_core::store::StoreError;
 use leasehold_fence::redis::FRAGMENT;
-use leasehold_redis::{Lua, RedisOptions, Scripting};
+use leasehold_redis::{LuaScript, RedisOptions, ScriptClient};
 use redis::Value;
 use serde_json::{Value as Json, json};
 
-use super::{Doc, Entry, Event, Kind, Mail, PlaneStore, Query, Queue, Settle, Taken, Write, Written};
+use super::{
+    Delivery, Disposition, Document, DocumentEvent, DocumentKind, DocumentQuery, Message, PlaneStore, Queue,
+    Revision, WriteRequest, WriteResponse,
+};
 
-/// The longest one step waits for its answer; callers stop sooner.
-const CALL: Duration = Duration::from_secs(2);
+/// The upper bound for one script call. Callers apply their own timeout too.
+const SCRIPT_CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What every key begins with if nothing else is said.
-pub const PREFIX: &str = "{plane}:";
+/// The default prefix of all keys. The braces are a cluster hash tag.
+pub const KEY_PREFIX: &str = "{plane}:";
 
 /// A plane store on one Redis server.
 #[derive(Debug)]
 pub struct RedisPlane {
-    line: Scripting,
-    script: Lua,
+    scripting: ScriptClient,
+    script: LuaScript,
     prefix: String,
 }
 
 impl RedisPlane {
-    /// Makes the store. Connects to nothing yet: a server that is down shows when it is asked.
+    /// Creates the store without connecting. A server that is down shows at the first call.
     ///
     /// # Errors
-    /// A file that the options name cannot be used.
-    pub fn open(options: RedisOptions) -> Result<Self, Failure> {
+    /// A file named in the options cannot be used.
+    pub fn open(options: RedisOptions) -> Result<Self, StoreError> {
         Ok(Self {
-            line: Scripting::open(options)?,
-            script: Lua::new(format!("{FRAGMENT}{}", include_str!("plane.lua"))),
-            prefix: PREFIX.to_owned(),
+            scripting: ScriptClient::open(options)?,
+            script: LuaScript::new(format!("{FRAGMENT}{}", include_str!("plane.lua"))),
+            prefix: KEY_PREFIX.to_owned(),
         })
     }
 
-    async fn ask(&self, verb: &str, arguments: Json) -> Result<Value, Failure> {
+    async fn call_script(&self, verb: &str, arguments: Json) -> Result<Value, StoreError> {
         let arguments = arguments.to_string();
-        self.line
-            .run(&self.script, &[&self.prefix], &[verb, &arguments], CALL)
-            .await
+        self.scripting.run(&self.script, &[&self.prefix], &[verb, &arguments], SCRIPT_CALL_TIMEOUT).await
     }
 }
 
-fn millis(duration: Duration) -> i64 {
+fn bounded_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis())
         .unwrap_or(i64::MAX)
+        // Added to a time of about 2^41 ms inside Lua, so it must stay far below the 2^53 of exact doubles.
         .min(1 << 50)
 }
 
-fn entry(entry: &Entry) -> Json {
+fn revision_json(entry: &Revision) -> Json {
     json!({
-        "kind": entry.kind.word(),
+        "kind": entry.kind.as_str(),
         "id": entry.id,
         "state": entry.state,
-        "due": entry.due_in.map_or(-1, millis),
-        "shelf": entry.shelf,
+        "due": entry.due_in.map_or(-1, bounded_millis),
+        "shelf": entry.index_key,
         "key": entry.key.as_deref().unwrap_or_default(),
         "body": entry.body,
         "event": entry.event,
     })
 }
 
-fn mail(mail: &Mail) -> Json {
+fn message_json(mail: &Message) -> Json {
     json!({
-        "queue": mail.queue.word(),
+        "queue": mail.queue.as_str(),
         "id": mail.id,
-        "to": mail.to,
+        "to": mail.document_id,
         "body": mail.body,
-        "due": millis(mail.due_in),
+        "due": bounded_millis(mail.due_in),
     })
 }
 
-fn query(query: &Query) -> Json {
+fn query_json(query: &DocumentQuery) -> Json {
     let mut asked = json!({
-        "kind": query.kind.word(),
+        "kind": query.kind.as_str(),
         "states": query.states,
-        "due": query.due,
+        "due": query.due_only,
         "limit": query.limit,
     });
-    // Left out rather than null, which a script would take for something.
-    if let Some(shelf) = &query.shelf {
+    // Omitted rather than null: cjson decodes null as a userdata value, which is true in Lua.
+    if let Some(shelf) = &query.index_key {
         asked["shelf"] = json!(shelf);
     }
     asked
@@ -96,86 +99,90 @@ fn query(query: &Query) -> Json {
 
 #[async_trait]
 impl PlaneStore for RedisPlane {
-    async fn read(&self, kind: Kind, id: &str) -> Result<Option<Doc>, Failure> {
-        let asked = json!({"kind": kind.word(), "id": id});
-        match self.ask("read", asked).await? {
+    async fn read(&self, kind: DocumentKind, id: &str) -> Result<Option<Document>, StoreError> {
+        let asked = json!({"kind": kind.as_str(), "id": id});
+        match self.call_script("read", asked).await? {
             Value::Nil => Ok(None),
-            found => answer::doc(found).map(Some),
+            found => response::parse_document(found).map(Some),
         }
     }
 
-    async fn write(&self, write: &Write) -> Result<Written, Failure> {
+    async fn write(&self, write: &WriteRequest) -> Result<WriteResponse, StoreError> {
         let fence = write.fence.as_ref();
         let asked = json!({
             "id": write.id,
-            "entry": entry(&write.entry),
-            "expect": write.expect.unwrap_or(0),
-            "from": write.from,
+            "entry": revision_json(&write.revision),
+            "expect": write.expected_version.unwrap_or(0),
+            "from": write.allowed_states,
             "fence_name": fence.map_or("", |(name, _)| name.as_str()),
+            // Fences are sent as text: a 64-bit number would lose digits as a Lua double.
             "fence": fence.map(|(_, fence)| fence.to_string()).unwrap_or_default(),
-            "also": write.also.iter().map(entry).collect::<Vec<_>>(),
-            "send": write.send.iter().map(mail).collect::<Vec<_>>(),
+            "also": write.new_documents.iter().map(revision_json).collect::<Vec<_>>(),
+            "send": write.messages.iter().map(message_json).collect::<Vec<_>>(),
         });
-        answer::written(self.ask("write", asked).await?, write)
+        response::parse_write_response(self.call_script("write", asked).await?, write)
     }
 
-    async fn list(&self, asked: &Query) -> Result<Vec<Doc>, Failure> {
-        let found = answer::list(self.ask("list", query(asked)).await?)?;
-        found.into_iter().map(answer::doc).collect()
+    async fn list(&self, asked: &DocumentQuery) -> Result<Vec<Document>, StoreError> {
+        let found = response::parse_list(self.call_script("list", query_json(asked)).await?)?;
+        found.into_iter().map(response::parse_document).collect()
     }
 
-    async fn count(&self, asked: &Query) -> Result<u64, Failure> {
-        answer::number(&self.ask("count", query(asked)).await?)
+    async fn count(&self, asked: &DocumentQuery) -> Result<u64, StoreError> {
+        response::parse_number(&self.call_script("count", query_json(asked)).await?)
     }
 
-    async fn by_key(&self, kind: Kind, key: &str) -> Result<Option<String>, Failure> {
-        match self.ask("key", json!({"kind": kind.word(), "key": key})).await? {
+    async fn find_id_by_key(&self, kind: DocumentKind, key: &str) -> Result<Option<String>, StoreError> {
+        match self.call_script("key", json!({"kind": kind.as_str(), "key": key})).await? {
             Value::Nil => Ok(None),
-            found => answer::text(&found).map(Some),
+            found => response::parse_text(&found).map(Some),
         }
     }
 
-    async fn history(&self, kind: Kind, id: &str) -> Result<Vec<Event>, Failure> {
-        let asked = json!({"kind": kind.word(), "id": id});
-        let found = answer::list(self.ask("history", asked).await?)?;
-        (1..)
-            .zip(found)
-            .map(|(version, event)| answer::event(version, &event))
-            .collect()
+    async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError> {
+        let asked = json!({"kind": kind.as_str(), "id": id});
+        let found = response::parse_list(self.call_script("history", asked).await?)?;
+        (1..).zip(found).map(|(version, event)| response::parse_event(version, &event)).collect()
     }
 
-    async fn take(&self, queue: Queue, limit: usize, visible: Duration) -> Result<Vec<Taken>, Failure> {
-        let asked = json!({"queue": queue.word(), "limit": limit, "visible": millis(visible)});
-        let found = answer::list(self.ask("take", asked).await?)?;
-        found.into_iter().map(|mail| answer::taken(queue, mail)).collect()
+    async fn receive(
+        &self,
+        queue: Queue,
+        limit: usize,
+        visible: Duration,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let asked = json!({"queue": queue.as_str(), "limit": limit, "visible": bounded_millis(visible)});
+        let found = response::parse_list(self.call_script("take", asked).await?)?;
+        found.into_iter().map(|mail| response::parse_delivery(queue, mail)).collect()
     }
 
-    async fn send(&self, letter: &Mail) -> Result<bool, Failure> {
-        Ok(answer::number(&self.ask("send", mail(letter)).await?)? == 1)
+    async fn send(&self, letter: &Message) -> Result<bool, StoreError> {
+        Ok(response::parse_number(&self.call_script("send", message_json(letter)).await?)? == 1)
     }
 
-    async fn settle(&self, taken: &Taken, settle: Settle) -> Result<bool, Failure> {
+    async fn settle(&self, taken: &Delivery, settle: Disposition) -> Result<bool, StoreError> {
         let again = match settle {
-            Settle::Ack => -1,
-            Settle::Again(after) => millis(after),
+            Disposition::Ack => -1,
+            Disposition::Redeliver(after) => bounded_millis(after),
         };
         let asked = json!({
-            "queue": taken.queue.word(),
+            "queue": taken.queue.as_str(),
             "id": taken.id,
             "tries": taken.tries,
             "again": again,
         });
-        Ok(answer::number(&self.ask("settle", asked).await?)? == 1)
+        Ok(response::parse_number(&self.call_script("settle", asked).await?)? == 1)
     }
 
     async fn purge(
         &self,
-        kind: Kind,
+        kind: DocumentKind,
         states: &[&'static str],
         keep: Duration,
         limit: usize,
-    ) -> Result<u64, Failure> {
-        let asked = json!({"kind": kind.word(), "states": states, "keep": millis(keep), "limit": limit});
-        answer::number(&self.ask("purge", asked).await?)
+    ) -> Result<u64, StoreError> {
+        let asked =
+            json!({"kind": kind.as_str(), "states": states, "keep": bounded_millis(keep), "limit": limit});
+        response::parse_number(&self.call_script("purge", asked).await?)
     }
 }

@@ -1,9 +1,12 @@
--- The plane's steps as the server runs them. KEYS[1] is the prefix, whose hash tag every other key shares; ARGV[1] the
--- verb, ARGV[2] its arguments as JSON. Nothing is written before every check has passed: a script is not rolled back.
+-- The plane's store operations, each one script call and so atomic.
+-- KEYS[1] is the prefix, whose hash tag all other keys share; ARGV[1] is the verb, ARGV[2] its arguments as JSON.
+-- All checks come before the first write, because Redis does not roll a script back.
 local prefix, verb, a = KEYS[1], ARGV[1], cjson.decode(ARGV[2])
+-- 2^53 - 1, the largest integer that a Lua number represents exactly: the score of documents that are never due.
 local NEVER = 9007199254740991
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Lua would print large numbers in scientific notation.
 local function whole(number) return string.format('%.0f', number) end
 local function doc_key(kind, id) return prefix .. 'doc:' .. kind .. ':' .. id end
 local function events_key(kind, id) return prefix .. 'events:' .. kind .. ':' .. id end
@@ -37,6 +40,7 @@ end
 
 local function post(m)
   local key = mail_key(m.queue, m.id)
+  -- An existing message keeps its due time and count: a repeated send must not restart it.
   if redis.call('EXISTS', key) == 1 then return '0' end
   redis.call('HSET', key, 'to', m.to, 'body', m.body, 'tries', '0')
   redis.call('ZADD', queue_key(m.queue), whole(now + m.due), m.id)
@@ -49,6 +53,7 @@ local function show(kind, id)
   return {id, f[1], f[2], f[3], f[4], f[5], f[6], whole(now)}
 end
 
+-- Compares fences as decimal text: as Lua numbers they would lose digits above 2^53.
 local function older(one, other) return #one < #other or (#one == #other and one < other) end
 
 local verbs = {}
@@ -60,6 +65,8 @@ function verbs.write()
   local found = redis.call('HMGET', doc_key(e.kind, e.id), 'version', 'state')
   local expect = a.expect
   if found[1] then
+    -- A repetition is checked first: its fence and version may be outdated by now. The event list counts from
+    -- zero, so index `expect` is the event of version `expect + 1`.
     local event = redis.call('LINDEX', events_key(e.kind, e.id), expect)
     if event and string.sub(event, 1, #a.id + 1) == a.id .. '\n' then return {'repeated', whole(expect + 1)} end
   end
@@ -125,6 +132,7 @@ function verbs.take()
   local taken = {}
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', queue_key(a.queue), '-inf', whole(now), 'LIMIT', 0, a.limit)) do
     local key = mail_key(a.queue, id)
+    -- Hidden by its score, not removed: if the receiver dies, the message becomes due again.
     redis.call('ZADD', queue_key(a.queue), whole(now + a.visible), id)
     local tries = redis.call('HINCRBY', key, 'tries', 1)
     local f = redis.call('HMGET', key, 'to', 'body')
@@ -135,6 +143,7 @@ end
 
 function verbs.settle()
   local key = mail_key(a.queue, a.id)
+  -- Another receiver has the message by now, or it is gone.
   if redis.call('HGET', key, 'tries') ~= whole(a.tries) then return '0' end
   if a.again < 0 then
     redis.call('ZREM', queue_key(a.queue), a.id)
@@ -154,6 +163,7 @@ function verbs.purge()
       local f = redis.call('HMGET', key, 'shelf', 'key')
       unlist(a.kind, id, state, f[1])
       if f[2] then redis.call('HDEL', prefix .. 'keys:' .. a.kind, f[2]) end
+      -- The fence mark goes too: marks of deleted documents would accumulate for ever.
       redis.call('DEL', key, events_key(a.kind, id), prefix .. 'fence:' .. a.kind .. ':' .. id)
       gone = gone + 1
     end

@@ -1,18 +1,18 @@
-//! The tables, and who may use them.
+//! The tables, and the checks that a file belongs to this program and version.
 
-use leasehold_core::store::{Cause, Failure};
+use leasehold_core::store::{StoreError, StoreErrorKind};
 use rusqlite::Connection;
 
-use super::failure;
-use crate::state::TABLE;
+use super::store_error;
+use crate::state::TRANSITIONS;
 
-/// `PRAGMA user_version` of the tables below.
+/// `PRAGMA user_version` of the tables below; grows when they change.
 const VERSION: i64 = 1;
 
-/// `PRAGMA application_id`: "LHPL". Tells our file from another program's, and from the locks'.
-const APPLICATION: i64 = 0x4c48_504c;
+/// `PRAGMA application_id`, "LHPL" in ASCII. It distinguishes a plane's file from the lock file and others.
+const APPLICATION_ID: i64 = 0x4c48_504c;
 
-const TABLES: &str = "
+const CREATE_TABLES: &str = "
     CREATE TABLE docs (
         kind    TEXT NOT NULL,
         id      TEXT NOT NULL,
@@ -72,55 +72,41 @@ const TABLES: &str = "
         datetime(updated / 1000, 'unixepoch') AS updated_utc, body FROM docs WHERE kind = 'run' ORDER BY updated;
 ";
 
-/// Makes the tables if the file is empty; refuses what is newer or not ours. Safe to race with other processes.
-pub(super) fn ensure(db: &mut Connection) -> Result<(), Failure> {
-    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
-        .map_err(failure)?;
-    // While the tables are made; afterwards see `disk`.
-    db.pragma_update(None, "synchronous", "FULL").map_err(failure)?;
-    let tx = db
-        .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
-        .map_err(failure)?;
+/// Creates the tables in an empty file. Refuses a newer version or another program's file.
+pub(super) fn ensure_tables(db: &mut Connection) -> Result<(), StoreError> {
+    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(store_error)?;
+    // Only while the tables are created; `log_sync` sets NORMAL afterwards.
+    db.pragma_update(None, "synchronous", "FULL").map_err(store_error)?;
+    // The write lock comes before the check, so two processes cannot both create the tables.
+    let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(store_error)?;
     let mark = |name| tx.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let tables: i64 = tx
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(failure)?;
-    match (
-        mark("application_id").map_err(failure)?,
-        mark("user_version").map_err(failure)?,
-        tables,
-    ) {
-        (APPLICATION, VERSION, _) => return Ok(()),
+    let tables: i64 =
+        tx.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(store_error)?;
+    match (mark("application_id").map_err(store_error)?, mark("user_version").map_err(store_error)?, tables) {
+        (APPLICATION_ID, VERSION, _) => return Ok(()),
         (0, 0, 0) => {}
-        (APPLICATION, newer, _) => {
-            return Err(Failure::not_done(
-                Cause::Misconfigured,
+        (APPLICATION_ID, newer, _) => {
+            return Err(StoreError::not_done(
+                StoreErrorKind::Misconfigured,
                 format!(
                     "the plane's database has schema version {newer}, and this build knows {VERSION}: update this program"
                 ),
             ));
         }
         _ => {
-            return Err(Failure::not_done(
-                Cause::Misconfigured,
+            return Err(StoreError::not_done(
+                StoreErrorKind::Misconfigured,
                 "the file is not a plane's database: give the plane a file of its own",
             ));
         }
     }
-    tx.execute_batch(TABLES).map_err(failure)?;
-    for (from, to) in TABLE
-        .iter()
-        .flat_map(|(from, to)| to.iter().map(move |to| (from, to)))
-    {
-        tx.execute(
-            "INSERT INTO transitions VALUES ('job', ?1, ?2)",
-            [from.word(), to.word()],
-        )
-        .map_err(failure)?;
+    tx.execute_batch(CREATE_TABLES).map_err(store_error)?;
+    for (from, to) in TRANSITIONS.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to))) {
+        tx.execute("INSERT INTO transitions VALUES ('job', ?1, ?2)", [from.as_str(), to.as_str()])
+            .map_err(store_error)?;
     }
     leasehold_fence::sqlite::install(&tx)?;
-    tx.pragma_update(None, "application_id", APPLICATION)
-        .map_err(failure)?;
-    tx.pragma_update(None, "user_version", VERSION).map_err(failure)?;
-    tx.commit().map_err(failure)
+    tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(store_error)?;
+    tx.pragma_update(None, "user_version", VERSION).map_err(store_error)?;
+    tx.commit().map_err(store_error)
 }

@@ -1,0 +1,377 @@
+//! The memory store with one selected defect, which the cases must detect.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold_core::store::{
+    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, Mode, ReleaseAuthority, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
+    WakeListener, WakeRegistry,
+};
+use leasehold_core::{Fence, Name, Token, Ttl};
+
+/// The defect of a mutant store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    ReleaseWithoutComparing,
+    ReleaseDoesNothing,
+    AlwaysReleased,
+    OperatorBreaksAnyGrant,
+    BreakDoesNothing,
+    RenewWithoutComparingToken,
+    RenewWithoutComparingFence,
+    RenewRevives,
+    RenewDoesNothing,
+    RenewShortens,
+    RenewOnlyOnce,
+    BatchReversed,
+    WasLeftIsTheNewTtl,
+    FenceRepeats,
+    FenceNearItsEnd,
+    FloorIgnored,
+    UndoWithoutTombstone,
+    TombstoneForTheHolder,
+    NewFenceWhenAskedAgain,
+    AskingAgainExtendsNothing,
+    AskingAgainIsBusy,
+    AlwaysGranted,
+    TtlIgnored,
+    TtlHalved,
+    LockDelayIgnored,
+    AllNamesAreOne,
+    CaseIgnored,
+    ModesIgnored,
+    FalselyQueued,
+    AlwaysQueued,
+    WaitersAreStarved,
+    AskingAgainGoesToTheEnd,
+    EntryNeverRenewed,
+    EntryNeverEnds,
+    WaiterNeverForgotten,
+    LeavingTheQueueReleases,
+    ClaimNeverEnds,
+    NeverWakes,
+    WakesAll,
+    SecretIsTheHolder,
+    HolderIsHidden,
+    ShowsEndedLeases,
+    ListFails,
+    ListUnsorted,
+    ListWithoutPrefix,
+    LimitIgnored,
+    TruncationNotReported,
+}
+
+/// The memory store with a [`Bug`].
+#[derive(Debug)]
+pub(crate) struct MutantStore {
+    bug: Bug,
+    inner: SharedStore,
+    /// Shared by all handles of a fixture, like the leases.
+    memory: Arc<Mutex<MutantState>>,
+}
+
+/// State that the defects need.
+#[derive(Debug, Default)]
+pub(crate) struct MutantState {
+    /// The last granted request, by name.
+    granted: HashMap<Name, (AcquireRequest, Fence)>,
+    /// Requests that got *busy*, by holder name (the cases give each waiter its own).
+    waiting: HashMap<String, AcquireRequest>,
+    renewed: HashSet<Token>,
+    voided: HashSet<String>,
+    shown: HashMap<Name, Lease>,
+    wakers: Arc<WakeRegistry>,
+}
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl MutantStore {
+    pub(crate) fn shared(bug: Bug, inner: SharedStore, memory: &Arc<Mutex<MutantState>>) -> SharedStore {
+        Arc::new(Self { bug, inner, memory: Arc::clone(memory) })
+    }
+
+    fn has_bug(&self, bug: Bug) -> bool {
+        self.bug == bug
+    }
+
+    fn name(&self, name: &Name) -> Name {
+        match self.bug {
+            Bug::AllNamesAreOne => Name::new("one").unwrap(),
+            Bug::CaseIgnored => Name::new(&name.as_str().to_lowercase()).unwrap(),
+            _ => name.clone(),
+        }
+    }
+
+    /// The token of the last grant of this name.
+    fn owner(&self, name: &Name) -> Option<Token> {
+        let memory = self.memory.lock().unwrap();
+        memory.granted.get(name).map(|(ask, _)| ask.token.clone())
+    }
+
+    fn mutate_request(&self, ask: &AcquireRequest) -> AcquireRequest {
+        let mut ask = ask.clone();
+        ask.name = self.name(&ask.name);
+        let asked_before = self.memory.lock().unwrap().waiting.contains_key(ask.token.holder());
+        match self.bug {
+            Bug::FloorIgnored => ask.floor = None,
+            Bug::TtlIgnored => ask.ttl = Ttl::MAX,
+            Bug::TtlHalved => ask.ttl = Ttl::new(ask.ttl.get() / 2).unwrap_or(ask.ttl),
+            Bug::LockDelayIgnored => ask.lock_delay = Duration::ZERO,
+            Bug::ModesIgnored => ask.mode = Mode::Exclusive,
+            Bug::FalselyQueued => ask.queue = None,
+            Bug::AlwaysQueued => ask.queue = ask.queue.or(Some(Duration::from_secs(60))),
+            Bug::EntryNeverRenewed if asked_before => ask.queue = None,
+            Bug::EntryNeverEnds => ask.queue = ask.queue.map(|_| Duration::from_secs(86_400)),
+            _ => {}
+        }
+        ask
+    }
+
+    fn mutate_response(&self, asked: &AcquireRequest, answer: AcquireResponse) -> AcquireResponse {
+        let mut memory = self.memory.lock().unwrap();
+        match answer {
+            AcquireResponse::Granted(mut grant) => {
+                match self.bug {
+                    Bug::FenceRepeats => grant.fence = Fence::new(7).unwrap(),
+                    Bug::FenceNearItsEnd => grant.fence = Fence::new(Fence::MAX.get() - 1_000_000).unwrap(),
+                    _ => {}
+                }
+                memory.granted.insert(asked.name.clone(), (asked.clone(), grant.fence));
+                AcquireResponse::Granted(grant)
+            }
+            AcquireResponse::Busy(mut busy) => {
+                memory.waiting.insert(asked.token.holder().to_owned(), asked.clone());
+                match self.bug {
+                    Bug::AlwaysGranted => {
+                        let fence = busy.fence.and_then(|fence| Fence::new(fence.get() + 1)).unwrap();
+                        return AcquireResponse::Granted(leasehold_core::store::Grant { fence, ttl: None });
+                    }
+                    Bug::FalselyQueued => busy.queued = true,
+                    Bug::HolderIsHidden => busy.holder = "somebody".to_owned(),
+                    Bug::SecretIsTheHolder => {
+                        busy.holder = memory
+                            .granted
+                            .get(&asked.name)
+                            .map_or(busy.holder, |(ask, _)| ask.token.expose().to_owned());
+                    }
+                    _ => {}
+                }
+                AcquireResponse::Busy(busy)
+            }
+            AcquireResponse::Void => AcquireResponse::Void,
+        }
+    }
+
+    async fn renew_one(&self, renewal: &RenewRequest) -> Result<RenewResponse, StoreError> {
+        let mut bent = renewal.clone();
+        bent.name = self.name(&renewal.name);
+        let last = self.memory.lock().unwrap().granted.get(&bent.name).cloned();
+        match (self.bug, last) {
+            (Bug::RenewWithoutComparingToken, Some((ask, fence))) => {
+                (bent.token, bent.fence) = (ask.token, fence)
+            }
+            (Bug::RenewWithoutComparingFence, Some((_, fence))) => bent.fence = fence,
+            (Bug::LockDelayIgnored, _) => bent.lock_delay = Duration::ZERO,
+            (Bug::TtlIgnored, _) => bent.ttl = Ttl::MAX,
+            (Bug::RenewDoesNothing, _) => {
+                return Ok(RenewResponse::Extended { remaining_before: None });
+            }
+            (Bug::RenewOnlyOnce, _) if !self.memory.lock().unwrap().renewed.insert(bent.token.clone()) => {
+                return Ok(RenewResponse::NotOwned);
+            }
+            // The cases see another fence than the inner store's.
+            (Bug::FenceRepeats | Bug::FenceNearItsEnd, _) => {
+                let shown = self.inner.inspect(&bent.name, CALL_TIMEOUT).await?;
+                bent.fence = shown.and_then(|lease| lease.fence).unwrap_or(bent.fence);
+            }
+            _ => {}
+        }
+        if self.has_bug(Bug::RenewShortens) {
+            let giving = ReleaseRequest::by_owner(bent.name.clone(), bent.token.clone());
+            self.inner.release(&giving, CALL_TIMEOUT).await?;
+            let ask = AcquireRequest::new(bent.name, bent.token, bent.ttl);
+            self.inner.acquire(&ask, CALL_TIMEOUT).await?;
+            return Ok(RenewResponse::Extended { remaining_before: None });
+        }
+        let renewed = self.inner.renew(&[bent.clone()], CALL_TIMEOUT).await.remove(0)?;
+        Ok(match (self.bug, renewed) {
+            (Bug::WasLeftIsTheNewTtl, RenewResponse::Extended { .. }) => {
+                RenewResponse::Extended { remaining_before: Some(bent.store_ttl()) }
+            }
+            (Bug::RenewRevives, RenewResponse::NotOwned) => {
+                let ask = AcquireRequest::new(bent.name, bent.token, bent.ttl);
+                match self.inner.acquire(&ask, CALL_TIMEOUT).await? {
+                    AcquireResponse::Granted(_) => RenewResponse::Extended { remaining_before: None },
+                    _ => RenewResponse::NotOwned,
+                }
+            }
+            (_, renewed) => renewed,
+        })
+    }
+
+    fn mutate_release(&self, giving: &ReleaseRequest) -> ReleaseRequest {
+        let mut giving = giving.clone();
+        giving.name = self.name(&giving.name);
+        let owner = self.owner(&giving.name);
+        match (self.bug, &giving.authority, owner) {
+            (Bug::ReleaseWithoutComparing, ReleaseAuthority::Owner(_), Some(owner))
+            | (
+                Bug::OperatorBreaksAnyGrant | Bug::FenceRepeats | Bug::FenceNearItsEnd,
+                ReleaseAuthority::Operator(_),
+                Some(owner),
+            ) => {
+                giving.authority = ReleaseAuthority::Owner(owner);
+            }
+            (Bug::UndoWithoutTombstone, ..) => giving.tombstone = None,
+            _ => {}
+        }
+        giving
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for MutantStore {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
+        let bent = self.mutate_request(ask);
+        let mine = self.owner(&bent.name).as_ref() == Some(&bent.token);
+        let shown = self.inner.inspect(&bent.name, within).await?;
+        let holds = mine && shown.is_some();
+        // A hand-over that is not yet confirmed counts as held, too.
+        let handed = shown.is_some_and(|lease| lease.holder == bent.token.holder());
+        match self.bug {
+            Bug::TombstoneForTheHolder
+                if self.memory.lock().unwrap().voided.contains(bent.token.holder()) =>
+            {
+                return Ok(AcquireResponse::Void);
+            }
+            Bug::AskingAgainIsBusy if holds => return Ok(AcquireResponse::Busy(Default::default())),
+            Bug::WaitersAreStarved if bent.queue.is_some() => {
+                return Ok(AcquireResponse::Busy(leasehold_core::store::BusyLease {
+                    queued: true,
+                    ..Default::default()
+                }));
+            }
+            Bug::NewFenceWhenAskedAgain if holds => {
+                self.inner
+                    .release(&ReleaseRequest::by_owner(bent.name.clone(), bent.token.clone()), within)
+                    .await?;
+            }
+            Bug::AskingAgainExtendsNothing if holds || handed => {
+                let fence = self.inner.inspect(&bent.name, within).await?.and_then(|lease| lease.fence);
+                return Ok(AcquireResponse::Granted(leasehold_core::store::Grant {
+                    fence: fence.unwrap(),
+                    ttl: None,
+                }));
+            }
+            Bug::AskingAgainGoesToTheEnd if !holds && !handed => {
+                self.inner
+                    .release(&ReleaseRequest::by_owner(bent.name.clone(), bent.token.clone()), within)
+                    .await?;
+            }
+            _ => {}
+        }
+        let answer = self.inner.acquire(&bent, within).await?;
+        if self.has_bug(Bug::ShowsEndedLeases)
+            && let Some(lease) = self.inner.inspect(&bent.name, within).await?
+        {
+            self.memory.lock().unwrap().shown.insert(bent.name.clone(), lease);
+        }
+        Ok(self.mutate_response(&bent, answer))
+    }
+
+    async fn renew(
+        &self,
+        batch: &[RenewRequest],
+        _within: Duration,
+    ) -> Vec<Result<RenewResponse, StoreError>> {
+        let mut answers = Vec::new();
+        for renewal in batch {
+            answers.push(self.renew_one(renewal).await);
+        }
+        if self.has_bug(Bug::BatchReversed) {
+            answers.reverse();
+        }
+        answers
+    }
+
+    async fn release(
+        &self,
+        giving: &ReleaseRequest,
+        within: Duration,
+    ) -> Result<ReleaseResponse, StoreError> {
+        let mut bent = self.mutate_release(giving);
+        if let (ReleaseAuthority::Waiter(token), Bug::LeavingTheQueueReleases) = (&bent.authority, self.bug) {
+            bent.authority = ReleaseAuthority::Owner(token.clone());
+        }
+        if let ReleaseAuthority::Owner(token) = &bent.authority {
+            let waits = self.owner(&bent.name).as_ref() != Some(token);
+            match self.bug {
+                Bug::ReleaseDoesNothing => return Ok(ReleaseResponse::Released),
+                Bug::WaiterNeverForgotten if waits => return Ok(ReleaseResponse::NotOwned),
+                Bug::TombstoneForTheHolder if bent.tombstone.is_some() => {
+                    self.memory.lock().unwrap().voided.insert(token.holder().to_owned());
+                }
+                _ => {}
+            }
+        } else if self.has_bug(Bug::BreakDoesNothing) {
+            return Ok(ReleaseResponse::Released);
+        }
+        let given = self.inner.release(&bent, within).await?;
+        if self.has_bug(Bug::WakesAll) {
+            self.memory.lock().unwrap().wakers.wake_all();
+        }
+        if self.has_bug(Bug::ClaimNeverEnds)
+            && let Some(lease) = self.inner.inspect(&bent.name, within).await?
+        {
+            let next = self.memory.lock().unwrap().waiting.get(&lease.holder).cloned();
+            if let Some(next) = next {
+                self.inner.acquire(&next, within).await?;
+            }
+        }
+        Ok(if self.has_bug(Bug::AlwaysReleased) { ReleaseResponse::Released } else { given })
+    }
+
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+        if self.has_bug(Bug::ShowsEndedLeases) {
+            return Ok(self.memory.lock().unwrap().shown.get(name).cloned());
+        }
+        self.inner.inspect(&self.name(name), within).await
+    }
+
+    async fn list(&self, prefix: &str, limit: usize, within: Duration) -> Result<LeaseList, StoreError> {
+        let (prefix, limit) = match self.bug {
+            Bug::ListFails => return Err(StoreError::unknown(StoreErrorKind::TimedOut, "cannot list")),
+            Bug::ListWithoutPrefix => ("", limit),
+            Bug::LimitIgnored => (prefix, usize::MAX),
+            _ => (prefix, limit),
+        };
+        let mut listing = self.inner.list(prefix, limit, within).await?;
+        match self.bug {
+            Bug::ListUnsorted => listing.leases.reverse(),
+            Bug::TruncationNotReported => listing.truncated = false,
+            Bug::ShowsEndedLeases => {
+                listing.leases = self.memory.lock().unwrap().shown.values().cloned().collect();
+            }
+            _ => {}
+        }
+        Ok(listing)
+    }
+
+    fn listen(&self, name: &Name, token: &Token) -> WakeListener {
+        match self.bug {
+            Bug::NeverWakes => WakeListener::never(),
+            Bug::WakesAll => self.memory.lock().unwrap().wakers.listen(token.random()),
+            _ => self.inner.listen(name, token),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The name of a lock.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::InvalidInput;
+
+/// The name of a lock, e.g. `job:42`: 1 to 512 bytes, printable, no spaces, no control characters,
+/// no `{` or `}`.
+///
+/// The part before the first `:` is the *namespace* (`job`), the only part that metrics show.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// The maximum length in bytes.
+    pub const MAX: usize = 512;
+
+    /// Validates a name.
+    ///
+    /// # Errors
+    /// The text is empty, too long, or contains a forbidden character.
+    pub fn new(text: &str) -> Result<Self, InvalidInput> {
+        let refuse = |why: String| Err(InvalidInput::new("name", text, why));
+        if text.is_empty() {
+            return refuse("must not be empty".into());
+        }
+        if text.len() > Self::MAX {
+            return refuse(format!("is {} bytes long; at most {} are allowed", text.len(), Self::MAX));
+        }
+        for ch in text.chars() {
+            // Braces would select a Redis Cluster slot; an operator cannot see or type the others.
+            if matches!(ch, '{' | '}') || ch.is_whitespace() || ch.is_control() || is_invisible(ch) {
+                return refuse(format!(
+                    "must not contain {ch:?}; printable characters except spaces and `{{` `}}` are allowed"
+                ));
+            }
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The text of the name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The part before the first `:`, or `default` if there is none.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.0
+            .split_once(':')
+            .map_or("default", |(space, _)| if space.is_empty() { "default" } else { space })
+    }
+}
+
+// Zero-width characters, direction marks and byte order marks: with them two different names would
+// look equal.
+fn is_invisible(ch: char) -> bool {
+    matches!(ch, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+impl FromStr for Name {
+    type Err = InvalidInput;
+    fn from_str(text: &str) -> Result<Self, InvalidInput> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<&str> for Name {
+    type Error = InvalidInput;
+    fn try_from(text: &str) -> Result<Self, InvalidInput> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = InvalidInput;
+    fn try_from(text: String) -> Result<Self, InvalidInput> {
+        Self::new(&text)
+    }
+}
+
+impl TryFrom<&String> for Name {
+    type Error = InvalidInput;
+    fn try_from(text: &String) -> Result<Self, InvalidInput> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<&Self> for Name {
+    type Error = InvalidInput;
+    fn try_from(name: &Self) -> Result<Self, InvalidInput> {
+        Ok(name.clone())
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_what_operators_type() {
+        for good in ["a", "job:42", "res:tenant-1:gpu/0", "überweisung", "a|b", &"x".repeat(512)] {
+            assert_eq!(Name::new(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn refuses_with_the_reason() {
+        for (bad, why) in [
+            ("", "empty"),
+            ("a b", "' '"),
+            ("a\nb", "'\\n'"),
+            ("a{b", "'{'"),
+            ("a}b", "'}'"),
+            ("a\u{200b}b", "200b"),
+            ("a\u{7f}", "7f"),
+        ] {
+            let said = Name::new(bad).unwrap_err().to_string();
+            assert!(said.starts_with("name ") && said.contains(why), "{bad:?}: {said}");
+        }
+        assert!(Name::new(&"x".repeat(513)).unwrap_err().to_string().contains("513 bytes"));
+    }
+
+    #[test]
+    fn namespace_is_the_first_segment() {
+        assert_eq!(Name::new("job:42").unwrap().namespace(), "job");
+        assert_eq!(Name::new("demo").unwrap().namespace(), "default");
+        assert_eq!(Name::new(":x").unwrap().namespace(), "default");
+    }
+}

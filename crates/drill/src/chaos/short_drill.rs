@@ -1,0 +1,238 @@
+//! One short drill: its own store, two workers, one fault, and a verdict.
+
+use std::time::Duration;
+
+use leasehold_core::clock::{BootClock, Clock};
+use leasehold_core::rng::RandomExt;
+
+use super::fault::Fault;
+use super::inject::inject_fault;
+use super::worker_pool::{WorkerPool, pick_random};
+use super::{CHAOS_TTL, POLICIES};
+use crate::fleet::{Error, FakeWallClock, LoadProbe, StoreKind, Testbed, WorkerExit, WorkerProgram};
+use crate::history::History;
+use crate::oracle::judge;
+use crate::random::SeededRandom;
+use crate::scenario::context::{ScenarioContext, transition};
+use crate::scenario::{DrillOptions, EVENT_TIMEOUT, HOST_SLACK, Measures, measure};
+
+// Also the suffix by which `only_timing_broken` recognises this message.
+pub(super) const NOT_ENDED_IN_ORDER: &str = "did not end in order";
+
+/// The result of a short drill.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ShortDrillResult {
+    /// The seed that chose store, class, fault and delays.
+    pub seed: u64,
+    /// The store it ran on.
+    pub store: StoreKind,
+    /// The injected fault.
+    pub fault: Fault,
+    /// The broken promises; empty if the drill is clean.
+    pub broken: Vec<String>,
+    /// The time limits that the first run broke; empty unless the drill was run twice.
+    pub late: Vec<String>,
+    /// Duration of the drill.
+    pub took: Duration,
+    /// Counts and times from the history.
+    pub measures: Measures,
+    /// The full history.
+    pub history: History,
+}
+
+/// Runs the drill of this seed, on the given kind of store or on one that the seed chooses.
+/// Dropping the future ends all processes.
+///
+/// # Errors
+/// The drill could not be run. That is no verdict on the store.
+pub async fn run_short_drill(
+    seed: u64,
+    on: Option<StoreKind>,
+    program: &WorkerProgram,
+) -> Result<ShortDrillResult, Error> {
+    let random = SeededRandom::new(seed);
+    let started = BootClock.now();
+    // Drawn even if `on` is given: the following draws are then the same for every store.
+    let drawn = match random.below(3) {
+        0 => StoreKind::Sqlite,
+        _ => StoreKind::Redis,
+    };
+    let store = on.unwrap_or(drawn);
+    let skews = FakeWallClock::is_available();
+    let possible: Vec<Fault> = Fault::ALL
+        .iter()
+        .copied()
+        .filter(|fault| fault.applies_to(store) && (skews || !fault.needs_fake_clock()))
+        .collect();
+    let fault = pick_random(&possible, &random).copied().unwrap_or(Fault::Kill);
+    // SQLite leases follow the boot clock, so only a Redis server needs a fake wall clock.
+    let skewed = fault.needs_fake_clock() && store == StoreKind::Redis;
+    let stage = Testbed::build(store, None, POLICIES, program, skewed).await?;
+    let mut scene = ScenarioContext::with_testbed(stage, program, DrillOptions::default())?;
+    let mut fleet = WorkerPool::new(&scene, "w", 2, 1, &["job:1"], &random);
+    if fault == Fault::ClientClock {
+        fleet.clock = Some(FakeWallClock::new(scene.testbed.folder(), "client-clock")?);
+    }
+    let mut broken = Vec::new();
+    let played = run_fault(fault, &mut scene, &mut fleet, &random, &mut broken).await;
+    if played.is_err() {
+        report_unclean_exits(&scene.end_after_error(CHAOS_TTL + HOST_SLACK).await, &mut broken);
+    }
+    let history = scene.history.snapshot();
+    let measures = check_history(&history, &mut broken);
+    let late = too_slow_error(scene.load_probe.take_worst_delay(), &broken);
+    scene.discard().await;
+    // A disturbed run is no result. As an error it is retried by the batch.
+    if let Some(error) = late {
+        return Err(error);
+    }
+    // A broken promise counts even if the drill did not complete.
+    if let Err(error) = played
+        && broken.is_empty()
+    {
+        return Err(error);
+    }
+    Ok(ShortDrillResult {
+        seed,
+        store,
+        fault,
+        broken,
+        late: Vec::new(),
+        took: BootClock.now().since(started),
+        measures,
+        history,
+    })
+}
+
+async fn run_fault(
+    fault: Fault,
+    scene: &mut ScenarioContext,
+    fleet: &mut WorkerPool,
+    random: &SeededRandom,
+    broken: &mut Vec<String>,
+) -> Result<(), Error> {
+    fleet.start_missing(scene).await?;
+    inject_fault(fault, scene, fleet, random).await?;
+    if !wait_for_recovery(scene).await {
+        broken.push(format!(
+            "L5: no client was granted the name within {} s of the fault's end",
+            EVENT_TIMEOUT.as_secs()
+        ));
+    }
+    report_unclean_exits(&scene.workers.end_all().await, broken);
+    scene.record_final_state(CHAOS_TTL + HOST_SLACK).await
+}
+
+/// Reports workers that did not end cleanly as broken promises.
+pub(super) fn report_unclean_exits(others: &[(String, WorkerExit)], broken: &mut Vec<String>) {
+    for (who, how) in others {
+        match how {
+            WorkerExit::Clean => {}
+            WorkerExit::Failed(why) => broken.push(format!("{who} ended with an error: {why}")),
+            WorkerExit::TimedOut => broken.push(format!("{who} {NOT_ENDED_IN_ORDER}")),
+        }
+    }
+}
+
+/// Whether promises were broken, and all of them are time limits.
+pub(super) fn only_timing_broken(broken: &[String]) -> bool {
+    let about_time =
+        |why: &String| why.starts_with("L4") || why.starts_with("L5") || why.ends_with(NOT_ENDED_IN_ORDER);
+    !broken.is_empty() && broken.iter().all(about_time)
+}
+
+/// Returns an error if only time limits were broken and the host was too slow.
+pub(super) fn too_slow_error(stood_still: Duration, broken: &[String]) -> Option<Error> {
+    let late = stood_still > LoadProbe::MAX_DELAY && only_timing_broken(broken);
+    late.then(|| Error::HostTooSlow { stood_still, why: broken.join("; ") })
+}
+
+/// Waits until a client is granted a lease again after the fault.
+pub(super) async fn wait_for_recovery(scene: &ScenarioContext) -> bool {
+    let from = scene.history.position();
+    let granted = scene.history.wait_for(from, EVENT_TIMEOUT, |record| {
+        transition(record).is_some_and(|seen| seen.event == "acquired")
+    });
+    granted.await.is_some()
+}
+
+/// Judges the history, adds broken promises to `broken`, and returns the measures.
+pub(super) fn check_history(history: &History, broken: &mut Vec<String>) -> Measures {
+    let (judged, measures) = (judge(history), measure(history));
+    // Safety findings come first: the limit of 20 must not drop them in favour of time limits.
+    let (late, worse): (Vec<_>, Vec<_>) =
+        judged.findings.iter().partition(|found| found.invariant.starts_with('L'));
+    for found in worse.into_iter().chain(late).take(20) {
+        broken.push(format!("{}: {}: {}", found.invariant, found.name, found.why));
+    }
+    // An incomplete history may hide violations, so it is never clean.
+    if let Some(lacks) = &judged.missing {
+        broken.push(format!("the history is incomplete: nothing can be called clean: {lacks}"));
+    }
+    if measures.duplicates_fenced > 0 {
+        broken.push(format!("{} tasks ended twice in classes that fence", measures.duplicates_fenced));
+    }
+    measures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{ClientEvent, HistoryEntry, HistoryRecord, RecordedOutcome};
+    use leasehold_core::Fence;
+
+    const SEC: u64 = 1_000_000_000;
+
+    /// Twenty holders learn of their loss too late (time limits), and then two clients hold one
+    /// name (safety).
+    #[test]
+    fn time_limits_do_not_hide_safety_violations() {
+        let mut records = Vec::new();
+        let mut line = |at: u64, who: &str, what| {
+            let who = who.to_owned();
+            records.push(HistoryRecord { at, who, what });
+        };
+        let class = || "scheduler".to_owned();
+        let terms = HistoryEntry::Class {
+            class: class(),
+            ttl: SEC,
+            usable: SEC / 10 * 9,
+            fail_open: false,
+            continues: false,
+        };
+        line(0, "director", terms);
+        let mut hold = |at: u64, who: &str, name: &str, number: u64| {
+            let (name, fence) = (name.to_owned(), Fence::new(number));
+            let (attempt, class) = (1, class());
+            let acquired = ClientEvent {
+                seq: 0,
+                hold: 1,
+                event: "acquired".to_owned(),
+                name: Some(name.clone()),
+                class: class.clone(),
+                fence,
+                span: None,
+                detail: None,
+            };
+            line(at, who, HistoryEntry::Asked { attempt, name, class });
+            line(at, who, HistoryEntry::Event(acquired));
+            let (sent, answer) = (at, RecordedOutcome::Held);
+            line(at, who, HistoryEntry::Answered { attempt, sent, answer, fence });
+            let until = at + SEC / 10 * 9;
+            line(at, who, HistoryEntry::Claimed { attempt, until, proven_until: Some(until), fence });
+            let (value, lost) = (None, true);
+            line(at + 5 * SEC, who, HistoryEntry::Reported { attempt, value, lost });
+        };
+        for late in 0..20 {
+            hold(1, &format!("w{late}"), &format!("job:{late}"), 7);
+        }
+        hold(90 * SEC, "x", "job:x", 8);
+        hold(90 * SEC + 1, "y", "job:x", 9);
+        let mut broken = Vec::new();
+        let damage = Vec::new();
+        check_history(&History { records, damage }, &mut broken);
+        assert!(broken.len() >= 20, "{broken:?}");
+        assert!(!only_timing_broken(&broken), "{broken:?}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Cancel requests for jobs whose lock another replica holds.
+//!
+//! A replica holds the lock of the job it works on, so no other process can cancel the job meanwhile.
+//! The request is stored as a document of its own. The owner reads it within one poll, stops the work
+//! and writes CANCELLED itself.
+
+use leasehold_core::Hold;
+use serde_json::{Value, json};
+
+use crate::error::PlaneError;
+use crate::fenced_writer::FencedWriter;
+use crate::store::{
+    Document, DocumentKind, DocumentQuery, Revision, WriteRefusal, WriteRequest, WriteResponse,
+};
+
+const OPEN_STATE: &str = "OPEN";
+const DONE_STATE: &str = "DONE";
+
+impl FencedWriter {
+    /// Stores the request to cancel a job. A repeated request changes nothing.
+    pub(crate) async fn request_cancel(&self, job: &str, why: &str) -> Result<(), PlaneError> {
+        // No fence: the requester holds no lock, and this document is not the job's own.
+        let write = WriteRequest {
+            id: self.new_id(),
+            revision: revision_in_state(job, OPEN_STATE, why),
+            expected_version: None,
+            allowed_states: Vec::new(),
+            fence: None,
+            new_documents: Vec::new(),
+            messages: Vec::new(),
+        };
+        match self.call(self.store.write(&write)).await? {
+            WriteResponse::Applied { .. } | WriteResponse::Refused(WriteRefusal::Exists) => Ok(()),
+            WriteResponse::Refused(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// The reason of an open cancel request for the job, if there is one.
+    pub(crate) async fn open_cancel_reason(&self, job: &str) -> Result<Option<String>, PlaneError> {
+        let doc = self.call(self.store.read(DocumentKind::CancelRequest, job)).await?;
+        Ok(doc.filter(|doc| doc.state == OPEN_STATE).map(|doc| reason_of(&doc)))
+    }
+
+    /// Cancel requests that are still open.
+    pub(crate) async fn open_cancel_requests(&self, limit: usize) -> Result<Vec<Document>, PlaneError> {
+        let query = DocumentQuery {
+            kind: DocumentKind::CancelRequest,
+            states: vec![OPEN_STATE],
+            due_only: false,
+            index_key: None,
+            limit,
+        };
+        Ok(self.call(self.store.list(&query)).await?)
+    }
+
+    /// Marks a cancel request as done, because its job has ended.
+    pub(crate) async fn close_cancel_request(&self, hold: &Hold, doc: &Document) -> Result<(), PlaneError> {
+        let write = WriteRequest {
+            id: self.new_id(),
+            revision: revision_in_state(&doc.id, DONE_STATE, &reason_of(doc)),
+            expected_version: Some(doc.version),
+            allowed_states: vec![OPEN_STATE],
+            fence: None,
+            new_documents: Vec::new(),
+            messages: Vec::new(),
+        };
+        match self.commit(hold, write).await {
+            // A version mismatch means that another replica has closed it: the same result.
+            Ok(_) | Err(PlaneError::Refused(WriteRefusal::VersionMismatch { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A cancel request to be created as part of another write.
+pub(crate) fn cancel_request_revision(job: &str, why: &str) -> Revision {
+    revision_in_state(job, OPEN_STATE, why)
+}
+
+fn revision_in_state(job: &str, state: &'static str, why: &str) -> Revision {
+    Revision {
+        kind: DocumentKind::CancelRequest,
+        id: job.to_owned(),
+        state,
+        due_in: None,
+        index_key: String::new(),
+        key: None,
+        body: json!({"cancel": why}).to_string(),
+        event: json!({"to": state}).to_string(),
+    }
+}
+
+fn reason_of(doc: &Document) -> String {
+    let body: Value = serde_json::from_str(&doc.body).unwrap_or_default();
+    body["cancel"].as_str().unwrap_or("cancelled").to_owned()
+}

@@ -1,0 +1,296 @@
+//! The SQL statements of each store operation, run inside the transaction that `mod.rs` opened.
+
+use std::time::Duration;
+
+use leasehold_core::Name;
+use leasehold_core::store::StoreError;
+use leasehold_fence::sqlite as fences;
+use rusqlite::{OptionalExtension, Result, Row, Transaction, params};
+
+use super::store_error;
+use crate::store::memory::add_to_millis;
+use crate::store::{
+    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKind, DocumentQuery, Message,
+    Queue, Revision, WriteRequest, WriteResponse, check_write,
+};
+
+const DOCUMENT_COLUMNS: &str = "id, version, state, due, created, updated, body";
+
+// SQLite integers are signed; no time or version here comes near the limit.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(row: &Row<'_>, at: usize) -> Result<u64> {
+    row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0))
+}
+
+fn document_from_row(row: &Row<'_>, now: u64) -> Result<Document> {
+    Ok(Document {
+        id: row.get(0)?,
+        version: unsigned(row, 1)?,
+        state: row.get(2)?,
+        due: row.get::<_, Option<i64>>(3)?.and_then(|due| u64::try_from(due).ok()),
+        created: unsigned(row, 4)?,
+        updated: unsigned(row, 5)?,
+        body: row.get(6)?,
+        now,
+    })
+}
+
+pub(super) fn read(tx: &Transaction<'_>, kind: DocumentKind, id: &str, now: u64) -> Result<Option<Document>> {
+    tx.prepare_cached(&format!("SELECT {DOCUMENT_COLUMNS} FROM docs WHERE kind = ?1 AND id = ?2"))?
+        .query_row([kind.as_str(), id], |row| document_from_row(row, now))
+        .optional()
+}
+
+pub(super) fn write(
+    tx: &Transaction<'_>,
+    write: &WriteRequest,
+    now: u64,
+) -> std::result::Result<WriteResponse, StoreError> {
+    let entry = &write.revision;
+    let found = find_current(tx, write).map_err(store_error)?;
+    let newest = match &write.fence {
+        Some((name, _)) => fences::newest(tx, name)?,
+        None => None,
+    };
+    let key_of = match &entry.key {
+        Some(key) => find_id_by_key(tx, entry.kind, key).map_err(store_error)?,
+        None => None,
+    };
+    if let Some(answer) = check_write(write, found.as_ref(), newest, key_of) {
+        return Ok(answer);
+    }
+    if let Some((name, fence)) = &write.fence {
+        // Compared above already; this stores the fence in the same transaction.
+        let _admitted = fences::admit(tx, name, *fence)?;
+    }
+    let version = write.expected_version.unwrap_or(0) + 1;
+    upsert_document(tx, entry, version, &write.id, now).map_err(store_error)?;
+    let mut skipped = Vec::new();
+    for entry in &write.new_documents {
+        if read(tx, entry.kind, &entry.id, now).map_err(store_error)?.is_some() {
+            skipped.push(entry.id.clone());
+        } else {
+            upsert_document(tx, entry, 1, &write.id, now).map_err(store_error)?;
+        }
+    }
+    for mail in &write.messages {
+        send(tx, mail, now).map_err(store_error)?;
+    }
+    Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
+}
+
+fn find_current(tx: &Transaction<'_>, write: &WriteRequest) -> Result<Option<CurrentDocument>> {
+    tx.prepare_cached(
+        "SELECT version, state, (SELECT write FROM events WHERE kind = ?1 AND id = ?2 AND version = ?3)
+         FROM docs WHERE kind = ?1 AND id = ?2",
+    )?
+    .query_row(
+        params![
+            write.revision.kind.as_str(),
+            write.revision.id,
+            signed(write.expected_version.unwrap_or(0) + 1)
+        ],
+        |row| {
+            Ok(CurrentDocument {
+                version: unsigned(row, 0)?,
+                state: row.get(1)?,
+                write_after_expected: row.get(2)?,
+            })
+        },
+    )
+    .optional()
+}
+
+fn upsert_document(
+    tx: &Transaction<'_>,
+    entry: &Revision,
+    version: u64,
+    write: &str,
+    now: u64,
+) -> Result<()> {
+    let kind = entry.kind.as_str();
+    let due = entry.due_in.map(|ahead| signed(add_to_millis(now, ahead)));
+    tx.prepare_cached(
+        "INSERT INTO docs (kind, id, version, state, due, shelf, created, updated, body)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)
+         ON CONFLICT (kind, id) DO UPDATE SET version = excluded.version, state = excluded.state, due = excluded.due,
+             shelf = excluded.shelf, updated = excluded.updated, body = excluded.body",
+    )?
+    .execute(params![
+        kind,
+        entry.id,
+        signed(version),
+        entry.state,
+        due,
+        entry.index_key,
+        signed(now),
+        entry.body
+    ])?;
+    tx.prepare_cached(
+        "INSERT INTO events (kind, id, version, at, write, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![kind, entry.id, signed(version), signed(now), write, entry.event])?;
+    if let Some(key) = &entry.key {
+        tx.prepare_cached("INSERT INTO keys (kind, key, id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+            .execute([kind, key, &entry.id])?;
+    }
+    Ok(())
+}
+
+// The states are inlined: they are constants of this crate, never user input.
+fn condition(query: &DocumentQuery) -> String {
+    let states: Vec<_> = query.states.iter().map(|state| format!("'{state}'")).collect();
+    let shelf = if query.index_key.is_some() {
+        "shelf = ?2"
+    } else {
+        // Keeps the parameter numbers the same in both cases.
+        "?2 = ''"
+    };
+    format!("kind = ?1 AND {shelf} AND state IN ({})", states.join(", "))
+}
+
+pub(super) fn list(tx: &Transaction<'_>, query: &DocumentQuery, now: u64) -> Result<Vec<Document>> {
+    let due = if query.due_only { "due <= ?3" } else { "?3 >= 0" };
+    let sql = format!(
+        "SELECT {DOCUMENT_COLUMNS} FROM docs WHERE {} AND {due} ORDER BY due IS NULL, due, id LIMIT ?4",
+        condition(query)
+    );
+    tx.prepare_cached(&sql)?
+        .query_map(
+            params![
+                query.kind.as_str(),
+                query.index_key.as_deref().unwrap_or_default(),
+                signed(now),
+                signed(query.limit as u64)
+            ],
+            |row| document_from_row(row, now),
+        )?
+        .collect()
+}
+
+pub(super) fn count(tx: &Transaction<'_>, query: &DocumentQuery) -> Result<u64> {
+    let sql = format!("SELECT count(*) FROM docs WHERE {}", condition(query));
+    tx.prepare_cached(&sql)?
+        .query_row(params![query.kind.as_str(), query.index_key.as_deref().unwrap_or_default()], |row| {
+            unsigned(row, 0)
+        })
+}
+
+pub(super) fn find_id_by_key(tx: &Transaction<'_>, kind: DocumentKind, key: &str) -> Result<Option<String>> {
+    tx.prepare_cached("SELECT id FROM keys WHERE kind = ?1 AND key = ?2")?
+        .query_row([kind.as_str(), key], |row| row.get(0))
+        .optional()
+}
+
+pub(super) fn history(tx: &Transaction<'_>, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>> {
+    tx.prepare_cached("SELECT version, at, body FROM events WHERE kind = ?1 AND id = ?2 ORDER BY version")?
+        .query_map([kind.as_str(), id], |row| {
+            Ok(DocumentEvent { version: unsigned(row, 0)?, at: unsigned(row, 1)?, body: row.get(2)? })
+        })?
+        .collect()
+}
+
+pub(super) fn has_due_message(tx: &Transaction<'_>, queue: Queue, now: u64) -> Result<bool> {
+    tx.prepare_cached("SELECT EXISTS (SELECT 1 FROM mail WHERE queue = ?1 AND due <= ?2)")?
+        .query_row(params![queue.as_str(), signed(now)], |row| row.get(0))
+}
+
+pub(super) fn receive(
+    tx: &Transaction<'_>,
+    queue: Queue,
+    limit: usize,
+    visible: Duration,
+    now: u64,
+) -> Result<Vec<Delivery>> {
+    let mut found = tx.prepare_cached(
+        "SELECT id, doc, body, tries + 1 FROM mail WHERE queue = ?1 AND due <= ?2 ORDER BY due, id LIMIT ?3",
+    )?;
+    let taken: Vec<Delivery> = found
+        .query_map(params![queue.as_str(), signed(now), signed(limit as u64)], |row| {
+            Ok(Delivery {
+                queue,
+                id: row.get(0)?,
+                document_id: row.get(1)?,
+                body: row.get(2)?,
+                tries: unsigned(row, 3)?,
+            })
+        })?
+        .collect::<Result<_>>()?;
+    let mut hide = tx.prepare_cached("UPDATE mail SET due = ?3, tries = ?4 WHERE queue = ?1 AND id = ?2")?;
+    for each in &taken {
+        hide.execute(params![
+            queue.as_str(),
+            each.id,
+            signed(add_to_millis(now, visible)),
+            signed(each.tries)
+        ])?;
+    }
+    Ok(taken)
+}
+
+/// Queues the message. False if one with this id is queued already.
+pub(super) fn send(tx: &Transaction<'_>, message: &Message, now: u64) -> Result<bool> {
+    tx.prepare_cached(
+        "INSERT INTO mail (queue, id, doc, body, due, tries) VALUES (?1, ?2, ?3, ?4, ?5, 0) ON CONFLICT DO NOTHING",
+    )?
+    .execute(params![
+        message.queue.as_str(),
+        message.id,
+        message.document_id,
+        message.body,
+        signed(add_to_millis(now, message.due_in))
+    ])
+    .map(|sent| sent > 0)
+}
+
+pub(super) fn settle(tx: &Transaction<'_>, taken: &Delivery, settle: Disposition, now: u64) -> Result<bool> {
+    let (queue, tries) = (taken.queue.as_str(), signed(taken.tries));
+    let changed = match settle {
+        Disposition::Ack => tx
+            .prepare_cached("DELETE FROM mail WHERE queue = ?1 AND id = ?2 AND tries = ?3")?
+            .execute(params![queue, taken.id, tries])?,
+        Disposition::Redeliver(after) => tx
+            .prepare_cached("UPDATE mail SET due = ?4 WHERE queue = ?1 AND id = ?2 AND tries = ?3")?
+            .execute(params![queue, taken.id, tries, signed(add_to_millis(now, after))])?,
+    };
+    Ok(changed > 0)
+}
+
+pub(super) fn purge(
+    tx: &Transaction<'_>,
+    kind: DocumentKind,
+    states: &[&'static str],
+    keep: Duration,
+    limit: usize,
+    now: u64,
+) -> std::result::Result<u64, StoreError> {
+    let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+    let states: Vec<_> = states.iter().map(|state| format!("'{state}'")).collect();
+    let sql = format!(
+        "SELECT id FROM docs WHERE kind = ?1 AND state IN ({}) AND updated <= ?2 ORDER BY id LIMIT ?3",
+        states.join(", ")
+    );
+    let old = || -> Result<Vec<String>> {
+        tx.prepare_cached(&sql)?
+            .query_map(
+                params![kind.as_str(), signed(now.saturating_sub(keep)), signed(limit as u64)],
+                |row| row.get(0),
+            )?
+            .collect()
+    };
+    let old = old().map_err(store_error)?;
+    for id in &old {
+        for table in ["docs", "events", "keys"] {
+            tx.prepare_cached(&format!("DELETE FROM {table} WHERE kind = ?1 AND id = ?2"))
+                .and_then(|mut delete| delete.execute([kind.as_str(), id]))
+                .map_err(store_error)?;
+        }
+        if let Ok(name) = Name::new(&format!("{}:{id}", kind.as_str())) {
+            fences::forget(tx, &name)?;
+        }
+    }
+    Ok(old.len() as u64)
+}

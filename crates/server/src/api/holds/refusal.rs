@@ -1,0 +1,36 @@
+//! The error responses of the routes of daemon-kept holds.
+
+use std::time::Duration;
+
+use leasehold::Name;
+use leasehold_wire::ErrorCode;
+
+use crate::api::problem::Refusal;
+
+/// The hold has ended.
+pub(super) fn hold_over(name: &Name, reason: &str) -> Refusal {
+    Refusal::new(
+        ErrorCode::Lost,
+        format!("the hold on {name} is over ({reason}): stop what was done under it"),
+    )
+    .with(|problem| problem.reason = Some(reason.to_owned()))
+}
+
+/// The id belongs to another client, or to a hold of another name.
+pub(super) fn id_taken() -> Refusal {
+    Refusal::new(ErrorCode::IdTaken, "this id stands for another hold; choose one of your own")
+}
+
+/// The hold is still being acquired or resumed.
+pub(super) fn outcome_pending() -> Refusal {
+    Refusal::new(
+        ErrorCode::Overloaded,
+        "the daemon waits for the store to say what became of this hold; retry in a moment",
+    )
+    .retry_after(Duration::from_secs(1))
+}
+
+/// The id is unknown, or its end is no longer remembered.
+pub(super) fn no_such_hold() -> Refusal {
+    Refusal::not_found("there is no such hold, or it has been over for a while")
+}

@@ -1,0 +1,369 @@
+//! `POST /v1/locks/{name}/acquire`: one store call, or a wait in the store's queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use leasehold::clock::Moment;
+use leasehold::leasehold_core::Token;
+use leasehold::leasehold_core::acquire::{AcquireDriver, AcquireHooks, AcquireOutcome, CallAdmission};
+use leasehold::policy::{Class, check_store};
+use leasehold::store::{
+    AcquireRequest, AcquireResponse, Grant, Mode, Promise, Store, StoreError, StoreErrorKind, WakeListener,
+};
+use leasehold::{Fence, Holder, Name};
+use leasehold_wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
+
+use super::{parse_duration, parse_store_timeout, parse_token, parse_ttl};
+use crate::api::document::{Caller, JsonBody, LockName};
+use crate::api::problem::Refusal;
+use crate::auth::Principal;
+use crate::state::app::App;
+use crate::state::audit::AuditEntry;
+use crate::state::undo::UndoGuard;
+
+/// The class of requests that name none.
+pub(crate) const DEFAULT_CLASS: &str = "scheduler";
+
+// Fences are derived from the store's clock. A day is more than any sane clock difference, in
+// microseconds.
+const MAX_CLOCK_AHEAD_MICROS: u64 = 86_400_000_000;
+// 2020-01-01 in microseconds. A clock before that was never set.
+const YEAR_2020_MICROS: u64 = 1_577_836_800_000_000;
+
+/// Acquire a lock
+///
+/// One call to the store, or a wait of up to a minute with `wait_ms`. With an `id` of your own, a
+/// repeated request returns the same grant.
+#[utoipa::path(
+    post, path = "/v1/locks/{name}/acquire", tag = "locks", operation_id = "acquireLock",
+    params(("name" = String, Path, description = "What to lock, e.g. job:42", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
+    request_body = Acquire,
+    responses(
+        (status = 200, description = "It is yours", body = Granted),
+        (status = 409, description = "Another client holds it: see Retry-After", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "This token or id was used and given back", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn acquire(
+    State(app): State<Arc<App>>,
+    Caller(who): Caller,
+    LockName(name): LockName,
+    JsonBody(want): JsonBody<Acquire>,
+) -> Result<JsonBody<Granted>, Refusal> {
+    let asking = CheckedAcquire::read(&app, &who, &name, &want)?;
+    if asking.made_token {
+        asking.check_promise(&app).await?;
+    }
+    let started = app.clock.now();
+    // Only a request that waits needs a slot; a single call is answered at once.
+    let _place = asking.wait.map(|_| app.take_wait_slot(&who)).transpose()?;
+    let answer = match asking.wait {
+        Some(wait) => acquire_waiting(&app, &asking, wait).await,
+        None => acquire_once(&app, &asking).await,
+    };
+    let now = app.clock.now();
+    let (took, waited) = (now.since(started), asking.wait.is_some());
+    app.client_leases.acquired(&asking.request, &answer, took, waited, now);
+    app.note_fence(&answer);
+    match answer? {
+        AcquireResponse::Granted(grant) => {
+            app.audit.record(AuditEntry::new("acquire", &who).name(&name).fence(grant.fence));
+            Ok(JsonBody(asking.granted(&grant)))
+        }
+        AcquireResponse::Busy(busy) => Err(Refusal::busy(name.as_str(), &busy)),
+        AcquireResponse::Void => Err(Refusal::void(name.as_str())),
+    }
+}
+
+/// A checked acquire request.
+pub(crate) struct CheckedAcquire {
+    pub(crate) request: AcquireRequest,
+    /// The class with the request's own TTL and lock delay.
+    pub(crate) class: Arc<Class>,
+    store_timeout: Duration,
+    pub(crate) wait: Option<Duration>,
+    /// The daemon made the token, so the response must contain it.
+    made_token: bool,
+    /// The caller has neither token nor id, so it cannot repeat the request. Whatever it was
+    /// granted must be undone if it disconnects.
+    pub(crate) unrepeatable: bool,
+}
+
+impl CheckedAcquire {
+    fn read(app: &App, who: &Principal, name: &Name, want: &Acquire) -> Result<Self, Refusal> {
+        let (token, class) = match &want.token {
+            Some(given) => {
+                for (field, there) in [
+                    ("id", want.id.is_some()),
+                    ("holder", want.holder.is_some()),
+                    ("class", want.class.is_some()),
+                ] {
+                    if there {
+                        return Err(Refusal::invalid(
+                            field,
+                            format!("{field}: the token says that already; leave one of them out"),
+                        ));
+                    }
+                }
+                let token = parse_token(given)?;
+                // The client's own policies may have classes that this daemon does not know.
+                let class = app.class(token.class()).or_else(|_| app.class(DEFAULT_CLASS))?;
+                (token, class)
+            }
+            None => make_token(app, who, name, want)?,
+        };
+        let mode = match (want.mode, want.permits) {
+            (None | Some(ModeWord::Exclusive), None) => Mode::Exclusive,
+            (Some(ModeWord::Shared), None) => Mode::Shared,
+            (Some(ModeWord::Permits), Some(of)) if of > 0 => Mode::Permits { of },
+            _ => {
+                let said = "permits: goes with the mode `permits`, and is at least 1";
+                return Err(Refusal::invalid("permits", said));
+            }
+        };
+        let lock_delay = parse_duration("lock_delay_ms", want.lock_delay_ms, 0, 86_400_000)?;
+        let wait = parse_duration("wait_ms", want.wait_ms, 0, 60_000)?
+            .map(|wait| wait.min(app.config.max_wait))
+            .filter(|wait| !wait.is_zero());
+        let request = AcquireRequest {
+            mode,
+            lock_delay: lock_delay.unwrap_or(class.release.lock_delay),
+            floor: check_floor(app, want.floor)?,
+            queue: parse_duration("queue_ms", want.queue_ms, 1, 600_000)?,
+            ..AcquireRequest::new(name.clone(), token, want.ttl_ms.map_or(Ok(class.ttl), parse_ttl)?)
+        };
+        Ok(Self {
+            class: Arc::new(request_class(&class, &request)),
+            request,
+            store_timeout: parse_store_timeout(want.within_ms)?,
+            wait,
+            made_token: want.token.is_none(),
+            unrepeatable: want.token.is_none() && want.id.is_none(),
+        })
+    }
+
+    /// Refuses a class that requires more than the store promises. A client with its own token has
+    /// checked that itself.
+    async fn check_promise(&self, app: &App) -> Result<(), Refusal> {
+        if self.class.requires == Promise::Volatile {
+            return Ok(());
+        }
+        let promised = app.with_timeout(self.store_timeout, app.store().promise(self.store_timeout)).await?;
+        Ok(check_store(&self.class, &promised)?)
+    }
+
+    fn granted(&self, grant: &Grant) -> Granted {
+        let token = &self.request.token;
+        Granted {
+            name: self.request.name.to_string(),
+            fence: grant.fence,
+            token: self.made_token.then(|| Secret::new(token.expose())),
+            holder: token.holder().to_owned(),
+            class: token.class().to_owned(),
+            ttl_ms: self.request.ttl.as_millis(),
+            kept_ms: grant.ttl.map(millis),
+        }
+    }
+}
+
+/// The class with the terms of this request. The caller may ask for another TTL and lock delay.
+fn request_class(class: &Class, request: &AcquireRequest) -> Class {
+    let mut class = Class::clone(class);
+    class.ttl = request.ttl;
+    // A longer TTL than the class's needs a larger drift margin.
+    class.drift = class.drift.max(Class::default_drift(request.ttl.get()));
+    class.release.lock_delay = request.lock_delay;
+    class
+}
+
+/// Makes a token for a caller that sends none.
+fn make_token(
+    app: &App,
+    who: &Principal,
+    name: &Name,
+    want: &Acquire,
+) -> Result<(Token, Arc<Class>), Refusal> {
+    let class = app.class(want.class.as_deref().unwrap_or(DEFAULT_CLASS))?;
+    let holder = Holder::new(want.holder.as_deref().unwrap_or(who.id()))?;
+    let token = match &want.id {
+        Some(id) => {
+            if !(1..=128).contains(&id.expose().len()) {
+                return Err(Refusal::invalid("id", "id: must be 1 to 128 bytes"));
+            }
+            app.derive_token(who, name, id.expose(), &holder, &class.name)?
+        }
+        None => app.fresh_token(&holder, &class.name),
+    };
+    Ok((token, class))
+}
+
+/// Checks that the caller can have seen this floor. All tenants share the fence counters, so an
+/// invented floor would use up their range.
+fn check_floor(app: &App, floor: Option<Fence>) -> Result<Option<Fence>, Refusal> {
+    let now = u64::try_from(app.wall_micros()).unwrap_or(0);
+    let most = highest_floor(now, app.highest_fence());
+    match floor {
+        Some(floor) if floor.get() > most => Err(Refusal::invalid(
+            "floor",
+            format!(
+                "floor {floor}: must be a fence that was seen here, at most {most}: a day ahead of the daemon's clock, or the \
+                 greatest that the store has shown it; if it was seen, set that clock right"
+            ),
+        )),
+        other => Ok(other),
+    }
+}
+
+/// The highest accepted floor, by the daemon's clock and the highest fence it has seen.
+fn highest_floor(now: u64, seen: u64) -> u64 {
+    // An unset clock says nothing about the store's clock. Half of the fence range still leaves
+    // centuries.
+    let ahead = if now < YEAR_2020_MICROS {
+        Fence::MAX.get() / 2
+    } else {
+        now.saturating_add(MAX_CLOCK_AHEAD_MICROS)
+    };
+    seen.max(ahead)
+}
+
+/// Acquires with a single store call.
+async fn acquire_once(app: &Arc<App>, asking: &CheckedAcquire) -> Result<AcquireResponse, StoreError> {
+    let mut leaving = UndoGuard::new(app, asking);
+    let answer = send_once(app, &asking.request, asking.store_timeout).await;
+    // A definite answer reaches the caller with this response. After an unknown one the guard stays
+    // armed.
+    if !matches!(&answer, Err(failure) if failure.unknown) {
+        leaving.disarm();
+    }
+    answer
+}
+
+/// Sends one acquire to the store. The listener is set up before the waiter is registered, so that
+/// no hint is lost.
+async fn send_once(
+    app: &App,
+    request: &AcquireRequest,
+    within: Duration,
+) -> Result<AcquireResponse, StoreError> {
+    if let Some(keep) = request.queue {
+        let now = app.clock.now();
+        app.waiters.listen(&**app.store(), &request.name, &request.token, keep, now);
+    }
+    let answer = app.with_timeout(within, app.store().acquire(request, within)).await;
+    if matches!(answer, Ok(AcquireResponse::Granted(_) | AcquireResponse::Void)) {
+        app.waiters.forget(&request.token);
+    }
+    answer
+}
+
+/// Acquires with waiting, by core's [`AcquireDriver`].
+async fn acquire_waiting(
+    app: &Arc<App>,
+    asking: &CheckedAcquire,
+    wait: Duration,
+) -> Result<AcquireResponse, StoreError> {
+    let mut leaving = UndoGuard::new(app, asking);
+    let (class, request) = (Arc::clone(&asking.class), asking.request.clone());
+    let hooks = WaitHooks { app, voided: false };
+    let mut driver = AcquireDriver::new(app.driver_io(), class, wait, request, hooks);
+    let ended = driver.run().await;
+    app.waiters.forget(&asking.request.token);
+    if driver.hooks().voided {
+        leaving.disarm();
+        return Ok(AcquireResponse::Void);
+    }
+    let maybe_granted = driver.machine().maybe_granted() && !asking.unrepeatable;
+    let Ok(outcome) = ended else {
+        return Err(stopping_error(maybe_granted));
+    };
+    match outcome {
+        AcquireOutcome::Held { grant, .. } => {
+            leaving.disarm();
+            Ok(AcquireResponse::Granted(grant))
+        }
+        // A caller that can repeat the request is not undone. It must know that an earlier call may
+        // still be granted.
+        AcquireOutcome::Busy(_) if maybe_granted => {
+            let said = "another client holds it, but the store did not answer an earlier request of this wait, which may still be \
+                        granted: retry with the same id or token";
+            Err(StoreError::unknown(StoreErrorKind::TimedOut, said))
+        }
+        // The guard gives up the place in the queue when this function returns.
+        AcquireOutcome::Busy(busy) => {
+            let mut busy = busy;
+            busy.queued = false;
+            Ok(AcquireResponse::Busy(busy))
+        }
+        AcquireOutcome::Unavailable { cause, message } | AcquireOutcome::FallBack { cause, message } => {
+            Err(StoreError::unknown(cause, message))
+        }
+        AcquireOutcome::TooLate => {
+            let said = "the grant came too late to be used";
+            Err(StoreError::unknown(StoreErrorKind::TimedOut, said))
+        }
+    }
+}
+
+/// What the daemon adds to the driver: its table of listeners, and its stop.
+struct WaitHooks<'a> {
+    app: &'a App,
+    /// The store has voided the token, which is an answer for the caller and not an error.
+    voided: bool,
+}
+
+impl AcquireHooks for WaitHooks<'_> {
+    type Permit = ();
+
+    // The wait slot of the request already limits the calls.
+    async fn admit(&mut self, _within: Duration) -> CallAdmission<()> {
+        CallAdmission::Admitted(())
+    }
+
+    // From the table: it keeps a hint for the caller's next request, and each call extends that.
+    fn listen(
+        &mut self,
+        current: Option<Arc<WakeListener>>,
+        store: &dyn Store,
+        request: &AcquireRequest,
+    ) -> Arc<WakeListener> {
+        // The table has it too, unless another request of the token has ended and removed it.
+        drop(current);
+        let (keep, now) = (request.queue.unwrap_or_default(), self.app.clock.now());
+        self.app.waiters.listen(store, &request.name, &request.token, keep, now)
+    }
+
+    fn on_response(&mut self, response: &AcquireResponse, _request: &mut AcquireRequest, _now: Moment) {
+        self.voided |= matches!(response, AcquireResponse::Void);
+    }
+
+    async fn stopped(&self) {
+        self.app.stopping.cancelled().await;
+    }
+}
+
+/// The error of a wait that ends because the daemon stops.
+fn stopping_error(unknown: bool) -> StoreError {
+    if unknown {
+        let said = "the daemon is stopping, and the store did not answer an earlier request of this wait, which may still be \
+                    granted: retry with the same id or token once it is back";
+        return StoreError::unknown(StoreErrorKind::Overloaded, said);
+    }
+    let said = "the daemon is stopping; retry once it is back";
+    StoreError::not_done(StoreErrorKind::Overloaded, said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_are_limited_by_the_clock_and_the_seen_fences() {
+        let now = YEAR_2020_MICROS + 1;
+        assert_eq!(highest_floor(now, 0), now + MAX_CLOCK_AHEAD_MICROS);
+        assert_eq!(highest_floor(now, now + MAX_CLOCK_AHEAD_MICROS + 1), now + MAX_CLOCK_AHEAD_MICROS + 1);
+        // Without a set clock the floor is not judged by time, and stays far from the maximum.
+        assert_eq!(highest_floor(0, 0), Fence::MAX.get() / 2);
+        assert!(highest_floor(0, 0) > YEAR_2020_MICROS);
+    }
+}

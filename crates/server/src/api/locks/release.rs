@@ -1,0 +1,65 @@
+//! `POST /v1/locks/{name}/release`: releases a lease, or leaves the queue.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use leasehold::store::{ReleaseAuthority, ReleaseRequest, ReleaseResponse, TOMBSTONE_TTL};
+use leasehold_wire::{Problem, Release, Released};
+
+use super::{parse_duration, parse_store_timeout, parse_token};
+use crate::api::document::{Caller, JsonBody, LockName};
+use crate::api::problem::Refusal;
+use crate::state::app::App;
+use crate::state::audit::AuditEntry;
+
+/// Release a lock
+///
+/// Frees the name, or grants it to the next waiter, if the lease is this token's. The token is
+/// refused for a minute afterwards, in case a repeated acquire of it is still on its way. With
+/// `place_only` a waiter leaves the queue and nothing else changes.
+#[utoipa::path(
+    post, path = "/v1/locks/{name}/release", tag = "locks", operation_id = "releaseLock",
+    params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
+    request_body = Release,
+    responses(
+        (status = 200, description = "Free now", body = Released),
+        (status = 410, description = "It was not this token's (any more); nothing has changed", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn release(
+    State(app): State<Arc<App>>,
+    Caller(who): Caller,
+    LockName(name): LockName,
+    JsonBody(want): JsonBody<Release>,
+) -> Result<JsonBody<Released>, Refusal> {
+    let token = parse_token(&want.token)?;
+    let within = parse_store_timeout(want.within_ms)?;
+    let tombstone = parse_duration("tombstone_ms", want.tombstone_ms, 0, 3_600_000)?;
+    // Also if the release fails: this caller no longer waits.
+    app.waiters.forget(&token);
+    if want.place_only {
+        if tombstone.is_some() {
+            let said = "tombstone_ms: a place in the queue has none; leave it or place_only out";
+            return Err(Refusal::invalid("tombstone_ms", said));
+        }
+        let giving = ReleaseRequest::leave_queue(name.clone(), token);
+        app.with_timeout(within, app.store().release(&giving, within)).await?;
+        return Ok(JsonBody(Released { name: name.to_string(), released: false }));
+    }
+    // A caller that sets a tombstone undoes an acquire that may never have been granted.
+    let undo = tombstone.is_some_and(|keep| !keep.is_zero());
+    let giving = ReleaseRequest {
+        name: name.clone(),
+        authority: ReleaseAuthority::Owner(token.clone()),
+        tombstone: Some(tombstone.unwrap_or(TOMBSTONE_TTL)).filter(|keep| !keep.is_zero()),
+    };
+    let given = app.with_timeout(within, app.store().release(&giving, within)).await?;
+    app.client_leases.released(&name, &token, given, undo, app.clock.now());
+    match given {
+        ReleaseResponse::Released => {
+            app.audit.record(AuditEntry::new("release", &who).name(&name));
+            Ok(JsonBody(Released { name: name.to_string(), released: true }))
+        }
+        ReleaseResponse::NotOwned => Err(Refusal::not_owned(name.as_str())),
+    }
+}

@@ -1,0 +1,44 @@
+//! `POST /v1/locks/{name}/wait`: the long poll through which a remote waiter gets wake-up hints.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use leasehold::clock::run_until;
+use leasehold_wire::{Problem, Wait, Waited};
+
+use super::{parse_duration, parse_token};
+use crate::api::document::{Caller, JsonBody, LockName};
+use crate::api::problem::Refusal;
+use crate::state::app::App;
+
+/// Wait for a hint
+///
+/// Answers when the store has a hint for a token that was registered as a waiter (`queue_ms`), or
+/// when the time is over. A hint means "try to acquire again", never "you have it".
+#[utoipa::path(
+    post, path = "/v1/locks/{name}/wait", tag = "locks", operation_id = "waitForLock",
+    params(("name" = String, Path, description = "What is waited for", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
+    request_body = Wait,
+    responses(
+        (status = 200, description = "Woken, or not", body = Waited),
+        (status = 429, description = "Too many wait", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn wait(
+    State(app): State<Arc<App>>,
+    Caller(who): Caller,
+    LockName(name): LockName,
+    JsonBody(wait): JsonBody<Wait>,
+) -> Result<JsonBody<Waited>, Refusal> {
+    let token = parse_token(&wait.token)?;
+    let wait = parse_duration("wait_ms", Some(wait.wait_ms), 0, 60_000)?.unwrap_or_default();
+    let wait = wait.min(app.config.max_wait);
+    let _place = app.take_wait_slot(&who)?;
+    let now = app.clock.now();
+    let bell = app.waiters.listen(&**app.store(), &name, &token, wait, now);
+    tokio::select! {
+        biased;
+        () = app.stopping.cancelled() => Err(Refusal::stopping()),
+        woken = run_until(&*app.clock, now + wait, bell.notified()) => Ok(JsonBody(Waited { woken: woken.is_some() })),
+    }
+}

@@ -1,0 +1,186 @@
+//! `/v1/topics/{topic}/claim`, heartbeats and results: workers in any language serve a topic.
+
+use axum::extract::{Path, State};
+use leasehold::{Fence, Name};
+use leasehold_plane::scheduler::Claim;
+use leasehold_plane::view::{JobView, SCHEMA_VERSION};
+use leasehold_wire::{Problem, millis};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::AppState;
+use super::jobs::check_text;
+use crate::api::document::JsonBody;
+use crate::api::problem::Refusal;
+
+/// The worker that asks for a job.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Worker {
+    /// The worker's name; appears in the job's history.
+    #[schema(min_length = 1, max_length = 512)]
+    worker: String,
+}
+
+/// The outcome of a claim.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ClaimView {
+    /// Increases when a field changes its meaning.
+    schema_version: u32,
+    /// The claim to present with each further call; missing if there is no work.
+    claim: Option<ClaimToken>,
+    /// The claimed job; missing if there is no work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<JobView>,
+    /// A heartbeat or a result must arrive within this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heartbeat_ms: Option<u64>,
+}
+
+/// The claim that a worker presents with each further call.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Claim)]
+pub(crate) struct ClaimToken {
+    /// The job's id.
+    job: String,
+    /// The attempt that this claim is for.
+    attempt: u32,
+    /// The fence of the claim. Send it with every write that the work makes elsewhere.
+    #[schema(value_type = Option<String>)]
+    fence: Option<Fence>,
+}
+
+/// A heartbeat with the claim it belongs to.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Beat {
+    /// The attempt of the claim.
+    attempt: u32,
+    /// The fence of the claim.
+    #[schema(value_type = Option<String>)]
+    fence: Option<Fence>,
+}
+
+/// How the work ended: `done` or `failed`, not both.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct End {
+    /// The attempt of the claim.
+    attempt: u32,
+    /// The fence of the claim.
+    #[schema(value_type = Option<String>)]
+    fence: Option<Fence>,
+    /// The result of successful work.
+    #[serde(default)]
+    done: Value,
+    /// The reason why the work failed.
+    failed: Option<String>,
+}
+
+/// The claim is still valid: continue.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Beaten {
+    /// Increases when a field changes its meaning.
+    schema_version: u32,
+    /// The next heartbeat or the result must arrive within this time.
+    heartbeat_ms: u64,
+}
+
+/// The outcome of a reported result.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EndView {
+    /// The job after the report.
+    #[serde(flatten)]
+    job: JobView,
+    /// True if the job had already ended with this result; nothing was changed.
+    repeated: bool,
+}
+
+/// Claim a job of a topic
+///
+/// Needs `hold` on `job`.
+#[utoipa::path(
+    post, path = "/v1/topics/{topic}/claim", tag = "workers", operation_id = "claimJob", request_body = Worker,
+    params(("topic" = String, Path, description = "Which work", min_length = 1, max_length = 512)),
+    responses((status = 200, description = "A job, or none", body = ClaimView)),
+)]
+pub(crate) async fn claim(
+    State(app): AppState,
+    Path(topic): Path<String>,
+    JsonBody(Worker { worker }): JsonBody<Worker>,
+) -> Result<JsonBody<ClaimView>, Refusal> {
+    Name::new(&topic).map_err(|invalid| Refusal::invalid("topic", invalid.to_string()))?;
+    let worker = check_text("worker", worker)?;
+    let claimed = app.served()?.scheduler.claim(&topic, &worker).await?;
+    let view = match claimed {
+        None => ClaimView { schema_version: SCHEMA_VERSION, claim: None, job: None, heartbeat_ms: None },
+        Some(claimed) => ClaimView {
+            schema_version: SCHEMA_VERSION,
+            claim: Some(ClaimToken {
+                job: claimed.claim.job,
+                attempt: claimed.claim.attempt,
+                fence: claimed.claim.fence,
+            }),
+            heartbeat_ms: Some(millis(claimed.heartbeat)),
+            job: Some(claimed.job.into()),
+        },
+    };
+    Ok(JsonBody(view))
+}
+
+/// Report that the work continues
+///
+/// Needs `hold` on `job:<id>`.
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/heartbeat", tag = "workers", operation_id = "heartbeatJob", request_body = Beat,
+    params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
+    responses(
+        (status = 200, description = "Go on", body = Beaten),
+        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`stale_claim`: stop. `busy`: retry", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The daemon lost the job's lock meanwhile: retry", body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`stale_fence`: another client has written since", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn heartbeat(
+    State(app): AppState,
+    Path(job): Path<String>,
+    JsonBody(Beat { attempt, fence }): JsonBody<Beat>,
+) -> Result<JsonBody<Beaten>, Refusal> {
+    let claim = Claim { job, attempt, fence };
+    let next = app.served()?.scheduler.heartbeat(&claim).await?;
+    Ok(JsonBody(Beaten { schema_version: SCHEMA_VERSION, heartbeat_ms: millis(next) }))
+}
+
+/// Report how the work ended
+///
+/// Idempotent: a repeated report counts once. Needs `hold` on `job:<id>`.
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/result", tag = "workers", operation_id = "reportResult", request_body = End,
+    params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
+    responses(
+        (status = 200, description = "Written", body = EndView),
+        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`stale_claim`: another worker has it now. `busy`: retry", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The daemon lost the job's lock meanwhile: retry", body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`stale_fence`: another client has written since", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn result(
+    State(app): AppState,
+    Path(job): Path<String>,
+    JsonBody(end): JsonBody<End>,
+) -> Result<JsonBody<EndView>, Refusal> {
+    let claim = Claim { job, attempt: end.attempt, fence: end.fence };
+    let result = match (end.done, end.failed) {
+        (done, None) => Ok(done),
+        (Value::Null, Some(why)) => Err(check_text("failed", why)?),
+        (_, Some(_)) => {
+            let why = "done: must not be there together with `failed`; it is one or the other";
+            return Err(Refusal::invalid("done", why));
+        }
+    };
+    let reported = app.served()?.scheduler.report(&claim, result).await?;
+    Ok(JsonBody(EndView { job: reported.job.into(), repeated: reported.repeated }))
+}

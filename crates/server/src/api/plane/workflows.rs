@@ -1,0 +1,97 @@
+//! `/v1/workflows`: the definitions that runs follow.
+
+use axum::extract::{FromRequest, Path, Request, State};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use http_body_util::BodyExt;
+use leasehold_plane::view::SCHEMA_VERSION;
+use leasehold_plane::workflow::{Workflow, parse};
+use leasehold_wire::{ErrorCode, Problem};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::AppState;
+use crate::api::document::{Caller, JsonBody};
+use crate::api::policies::require_audited;
+use crate::api::problem::Refusal;
+use crate::state::audit::AuditEntry;
+
+/// A workflow's TOML file as request body.
+pub(crate) struct WorkflowFile(String);
+
+impl<S: Send + Sync> FromRequest<S> for WorkflowFile {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
+        let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let kind = kind.unwrap_or_default().split(|byte| *byte == b';').next();
+        if !kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"application/toml")) {
+            return Err(Refusal::new(
+                ErrorCode::UnsupportedMediaType,
+                "the body must be the workflow's file; send content-type: application/toml",
+            ));
+        }
+        // The gate has already read the body within its limits.
+        let cut = |_| Refusal::new(ErrorCode::BadRequest, "the body was cut off");
+        let body = request.into_body().collect().await.map_err(cut)?.to_bytes();
+        let text = String::from_utf8(body.into());
+        text.map(Self).map_err(|_| Refusal::invalid("body", "the body must be TOML in UTF-8"))
+    }
+}
+
+/// The workflow that was stored.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Applied {
+    /// Increases when a field changes its meaning.
+    schema_version: u32,
+    /// The workflow's name.
+    name: String,
+    /// The workflow's version; unchanged if the file was the same.
+    version: u64,
+}
+
+/// Create a workflow or its next version
+///
+/// The body is the workflow's TOML file. Runs in progress keep the version they began with. Needs
+/// `admin` on `workflow`.
+#[utoipa::path(
+    put, path = "/v1/workflows", tag = "workflows", operation_id = "applyWorkflow",
+    request_body(content = String, content_type = "application/toml", description = "The file"),
+    responses(
+        (status = 200, description = "In force for the runs to come", body = Applied),
+        (status = 409, description = "Another client changes it at this moment: see Retry-After", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The daemon lost the workflow's lock meanwhile: retry", body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`stale_fence`: another client has written since", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not TOML", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn apply(
+    State(app): AppState,
+    Caller(who): Caller,
+    WorkflowFile(text): WorkflowFile,
+) -> Result<JsonBody<Applied>, Refusal> {
+    let workflow = parse("body", &text)?;
+    let plane = &app.served()?.plane;
+    let act = AuditEntry::new("workflow.apply", &who).detail(&workflow.name);
+    require_audited(app.audit.record_before(act).await)?;
+    let version = plane.apply_workflow(&workflow).await?;
+    Ok(JsonBody(Applied { schema_version: SCHEMA_VERSION, name: workflow.name, version }))
+}
+
+/// Show a workflow
+///
+/// Needs `read` on `workflow:<name>`.
+#[utoipa::path(
+    get, path = "/v1/workflows/{name}", tag = "workflows", operation_id = "showWorkflow",
+    params(("name" = String, Path, description = "The workflow", min_length = 1, max_length = 500)),
+    responses(
+        (status = 200, description = "The version in force", body = Workflow),
+        (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): AppState,
+    Path(name): Path<String>,
+) -> Result<JsonBody<Workflow>, Refusal> {
+    Ok(JsonBody(app.served()?.plane.workflow(&name).await?))
+}

@@ -1,0 +1,315 @@
+//! The state that all handlers share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use leasehold::clock::SharedClock;
+use leasehold::leasehold_core::Token;
+use leasehold::leasehold_core::acquire::DriverIo;
+use leasehold::leasehold_core::rng::{RandomExt, SharedRandom};
+use leasehold::policy::Class;
+use leasehold::store::{
+    AcquireResponse, RenewRequest, RenewResponse, SharedStore, StoreError, StoreErrorKind, bounded_call,
+};
+use leasehold::{Holder, InvalidInput, Locks, Name};
+use leasehold_wire::ErrorCode;
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::holds::Holds;
+use crate::api::plane::ServedPlane;
+use crate::api::problem::Refusal;
+use crate::auth::{Principal, RateLimits, Tokens};
+use crate::config::Config;
+use crate::environment::ConnectionTimer;
+use crate::state::audit::Audit;
+use crate::state::record::{ClientLeases, Recorder};
+use crate::state::state_db::StateDb;
+use crate::state::undo::UndoQueue;
+use crate::state::wait_slots::{WaitSlot, WaitSlots};
+use crate::state::waiters::Waiters;
+
+/// The state of one daemon.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) config: Config,
+    /// The daemon's own lock client: policies, and the holds it keeps for clients.
+    pub(crate) locks: Locks,
+    pub(crate) clock: SharedClock,
+    pub(crate) random: SharedRandom,
+    pub(crate) timer: ConnectionTimer,
+    /// `None`: every local caller has all rights.
+    pub(crate) tokens: Option<Tokens>,
+    pub(crate) limits: RateLimits,
+    pub(crate) waiters: Waiters,
+    pub(crate) recorder: Arc<Recorder>,
+    /// Leases that clients renew themselves, followed for events and metrics.
+    pub(crate) client_leases: ClientLeases,
+    /// Holds that the daemon renews for its clients.
+    pub(crate) holds: Holds,
+    pub(crate) audit: Audit,
+    pub(crate) state_db: Arc<StateDb>,
+    /// The control plane, if this daemon serves it.
+    pub(crate) plane: Option<ServedPlane>,
+    /// The highest fence seen in any response of the store.
+    highest_fence: AtomicU64,
+    /// Limits the requests that wait.
+    wait_slots: Arc<WaitSlots>,
+    /// Undoes acquires whose callers disconnected.
+    pub(crate) undo_queue: UndoQueue,
+    /// Cancelled when the daemon begins to stop: waiting requests then return.
+    pub(crate) stopping: CancellationToken,
+    /// Derives tokens from client-chosen ids.
+    token_key: TokenKey,
+}
+
+impl App {
+    pub(crate) fn new(config: Config, locks: Locks, tokens: Option<Tokens>, desk: ServerSetup) -> Self {
+        let ServerSetup { token_key: key, random, timer: timing, recorder, audit, state_db: ledger, plane } =
+            desk;
+        Self {
+            client_leases: ClientLeases::new(Arc::clone(&recorder)),
+            holds: Holds::new(Arc::clone(&ledger)),
+            recorder,
+            audit,
+            state_db: ledger,
+            plane,
+            clock: SharedClock::clone(locks.clock()),
+            random,
+            timer: timing,
+            limits: RateLimits::new(config.request_rate, config.renewal_rate),
+            waiters: Waiters::default(),
+            highest_fence: AtomicU64::new(0),
+            wait_slots: WaitSlots::new(
+                config.max_waiters(),
+                config.tokens.is_some() || config.requires_client_certs(),
+            ),
+            undo_queue: UndoQueue::new(),
+            stopping: CancellationToken::new(),
+            tokens,
+            locks,
+            token_key: key,
+            config,
+        }
+    }
+
+    pub(crate) fn store(&self) -> &SharedStore {
+        self.locks.store()
+    }
+
+    /// The wall clock in microseconds, for timestamps shown to people.
+    pub(crate) fn wall_micros(&self) -> i64 {
+        jiff::Timestamp::try_from(self.clock.wall()).map_or(0, jiff::Timestamp::as_microsecond)
+    }
+
+    /// The highest fence seen in any response of the store, of any holder.
+    pub(crate) fn highest_fence(&self) -> u64 {
+        self.highest_fence.load(Ordering::Relaxed)
+    }
+
+    /// Notes the fence of an acquire response.
+    pub(crate) fn note_fence(&self, answer: &Result<AcquireResponse, StoreError>) {
+        let fence = match answer {
+            Ok(AcquireResponse::Granted(grant)) => Some(grant.fence),
+            Ok(AcquireResponse::Busy(busy)) => busy.fence,
+            _ => None,
+        };
+        if let Some(fence) = fence {
+            // Relaxed: the value only widens which floors are accepted, and orders nothing else.
+            self.highest_fence.fetch_max(fence.get(), Ordering::Relaxed);
+        }
+    }
+
+    /// The class of this name, with overrides applied.
+    pub(crate) fn class(&self, name: &str) -> Result<Arc<Class>, InvalidInput> {
+        self.locks.policies().class(name, self.clock.now())
+    }
+
+    /// Runs one store call with a timeout, by the daemon's clock.
+    pub(crate) async fn with_timeout<T>(
+        &self,
+        within: Duration,
+        asking: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        bounded_call(&*self.clock, within, asking).await
+    }
+
+    /// What core's drivers need: the store, time and randomness.
+    pub(crate) fn driver_io(&self) -> DriverIo {
+        DriverIo {
+            store: Arc::clone(self.store()),
+            clock: Arc::clone(&self.clock),
+            random: Arc::clone(&self.random),
+        }
+    }
+
+    /// Renews a batch. Each result carries the reason if an operator asks that holder to release.
+    pub(crate) async fn renew(
+        &self,
+        batch: &[RenewRequest],
+        within: Duration,
+    ) -> Vec<Result<(RenewResponse, Option<String>), StoreError>> {
+        let sent = self.clock.now();
+        let call = async { Ok(self.store().renew(batch, within).await) };
+        let mut results = self.with_timeout(within, call).await.unwrap_or_else(|error| {
+            let unanswered = || Err(StoreError::unknown(error.kind, error.message()));
+            batch.iter().map(|_| unanswered()).collect()
+        });
+        // A store that returns too few results leaves the rest unknown.
+        results.resize_with(batch.len(), || {
+            Err(StoreError::unknown(StoreErrorKind::Corrupt, "the store did not answer this renewal"))
+        });
+        let now = self.clock.now();
+        let told = batch.iter().zip(results).map(|(renewal, result)| {
+            let asked = self.client_leases.renewed(renewal, &result, now.since(sent), now);
+            result.map(|renewed| (renewed, asked))
+        });
+        told.collect()
+    }
+
+    /// Takes a wait slot of the caller's share. None on a reserved connection: silent clients may
+    /// have taken all others, and renewals must still get through.
+    pub(crate) fn take_wait_slot(&self, who: &Principal) -> Result<WaitSlot, Refusal> {
+        let place = who.may_wait().then(|| self.wait_slots.take(who.id())).flatten();
+        place.ok_or_else(too_many_waiters)
+    }
+
+    /// The token that a caller's id stands for on this name. It is stable across restarts, and
+    /// cannot be computed without the daemon's key.
+    pub(crate) fn derive_token(
+        &self,
+        who: &Principal,
+        name: &Name,
+        id: &str,
+        holder: &Holder,
+        class: &str,
+    ) -> Result<Token, Refusal> {
+        let random = self.token_key.derive(&[who.id(), name.as_str(), id]);
+        Ok(Token::parse(&format!("{holder}|{class}|{random}"))?)
+    }
+
+    /// A new random token.
+    pub(crate) fn fresh_token(&self, holder: &Holder, class: &str) -> Token {
+        Token::fresh(holder, class, &*self.random)
+    }
+}
+
+fn too_many_waiters() -> Refusal {
+    Refusal::new(
+        ErrorCode::TooManyWaiters,
+        "too many requests wait in this daemon already, or too many of yours, or its last connections are in use, over \
+         which nothing waits; retry later",
+    )
+    .retry_after(Duration::from_secs(1))
+    // Close the connection: another client may need it.
+    .close()
+}
+
+/// What a daemon has opened before it is bound to an address.
+pub(crate) struct ServerSetup {
+    pub(crate) token_key: TokenKey,
+    pub(crate) random: SharedRandom,
+    pub(crate) timer: ConnectionTimer,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) audit: Audit,
+    pub(crate) state_db: Arc<StateDb>,
+    pub(crate) plane: Option<ServedPlane>,
+}
+
+/// The secret from which tokens are derived.
+pub(crate) enum TokenKey {
+    Hmac(Hmac<Sha256>),
+    /// The key of a database that an earlier version made. It keeps that version's derivation: with
+    /// another one, the daemon would lose every kept hold at the upgrade.
+    NestedSha256([u8; 32]),
+}
+
+impl TokenKey {
+    /// Reads the key from the daemon's database, or creates and stores one. Ids stand for the same
+    /// tokens after a restart and after an upgrade.
+    pub(crate) async fn load_or_create(ledger: &StateDb, random: &SharedRandom) -> Result<Self, String> {
+        let fresh = [random.wide().to_be_bytes(), random.wide().to_be_bytes()].concat();
+        let (key, is_old): ([u8; 32], bool) = ledger
+            .write_confirmed(move |db| {
+                // Insert or ignore, then read: an existing key wins over the fresh one, an old one over both.
+                db.execute(
+                    "INSERT OR IGNORE INTO token_key (id, key) VALUES (1, ?1)",
+                    rusqlite::params![fresh],
+                )?;
+                let keys = "SELECT key, 1 AS old FROM secret UNION ALL SELECT key, 0 FROM token_key ORDER BY old DESC";
+                db.query_row(keys, [], |row| Ok((row.get(0)?, row.get(1)?)))
+            })
+            .await?;
+        if is_old { Ok(Self::NestedSha256(key)) } else { Self::hmac(&key) }
+    }
+
+    fn hmac(key: &[u8; 32]) -> Result<Self, String> {
+        let mac = Hmac::new_from_slice(key).map_err(|error| error.to_string())?;
+        Ok(Self::Hmac(mac))
+    }
+
+    /// A 128-bit MAC of the parts as 32 hex digits.
+    fn derive(&self, parts: &[&str]) -> String {
+        let mut message = Vec::new();
+        for part in parts {
+            // Prefix each part with its length, so that no two lists of parts have the same
+            // encoding.
+            message.extend(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            message.extend(part.as_bytes());
+        }
+        let digest: [u8; 32] = match self {
+            Self::Hmac(mac) => mac.clone().chain_update(&message).finalize().into_bytes().into(),
+            Self::NestedSha256(key) => {
+                let inner = Sha256::new_with_prefix(key).chain_update(&message).finalize();
+                Sha256::new_with_prefix(key).chain_update(inner).finalize().into()
+            }
+        };
+        digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl std::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenKey((hidden))")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StateDb, TokenKey};
+
+    /// The expected text is Python's `sha256(key + sha256(key + message).digest()).hexdigest()[:32]`.
+    #[test]
+    fn keys_of_earlier_versions_keep_their_derivation() {
+        let key = TokenKey::NestedSha256(std::array::from_fn(|i| i as u8));
+        assert_eq!(key.derive(&["w1", "job:1", "hold h1 a"]), "bee0ded7d10272a3d7507dd97ae8900d");
+    }
+
+    #[tokio::test]
+    async fn a_key_of_an_earlier_version_is_found_and_a_new_one_is_hmac() {
+        let random = leasehold::leasehold_core::rng::SeededRandom::shared(7);
+        let db = StateDb::open(None).unwrap();
+        assert!(matches!(TokenKey::load_or_create(&db, &random).await, Ok(TokenKey::Hmac(_))));
+        let first = TokenKey::load_or_create(&db, &random).await.unwrap().derive(&["a"]);
+        assert_eq!(TokenKey::load_or_create(&db, &random).await.unwrap().derive(&["a"]), first);
+        let old = |db: &rusqlite::Connection| {
+            db.execute("INSERT INTO secret (id, key) VALUES (1, ?1)", rusqlite::params![[9_u8; 32]])
+        };
+        db.write_confirmed(old).await.unwrap();
+        let found = TokenKey::load_or_create(&db, &random).await;
+        assert!(matches!(found, Ok(TokenKey::NestedSha256(key)) if key == [9; 32]));
+    }
+
+    /// Another value would end every kept hold at the next restart: its token is derived again.
+    /// The expected text is Python's `hmac.new(key, message, "sha256").hexdigest()[:32]`.
+    #[test]
+    fn derived_tokens_are_hmac_sha256() {
+        let key = TokenKey::hmac(&std::array::from_fn(|i| i as u8)).unwrap();
+        assert_eq!(key.derive(&["w1", "job:1", "hold h1 a"]), "6f80d82a49d4408f7ab5e20e82b86a97");
+        // The same text, cut into parts elsewhere.
+        assert_ne!(key.derive(&["w1j", "ob:1", "hold h1 a"]), key.derive(&["w1", "job:1", "hold h1 a"]));
+        assert_ne!(key.derive(&[]), TokenKey::hmac(&[7; 32]).unwrap().derive(&[]));
+    }
+}

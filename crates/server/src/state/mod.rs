@@ -1,0 +1,10 @@
+//! What handlers share, and what outlives a request: database, audit log, records, waiters, undos.
+
+pub(crate) mod app;
+pub(crate) mod audit;
+pub(crate) mod metrics_registry;
+pub(crate) mod record;
+pub(crate) mod state_db;
+pub(crate) mod undo;
+pub(crate) mod wait_slots;
+pub(crate) mod waiters;

@@ -1,0 +1,264 @@
+//! Follows leases that clients renew themselves, so that feed, metrics and history include them.
+//!
+//! This table decides nothing; only the store knows who owns a lease. A lease that was granted
+//! elsewhere, or before the daemon's restart, is noticed at its first renewal.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold::clock::Moment;
+use leasehold::event::{EventKind, LeaseOp, Loss};
+use leasehold::leasehold_core::Token;
+use leasehold::store::{
+    AcquireRequest, AcquireResponse, ReleaseResponse, RenewRequest, RenewResponse, StoreError,
+};
+use leasehold::{Fence, Holder, Name};
+
+use super::{EventSubject, Recorder};
+
+// Bounds memory. Leases beyond it are served all the same, but cause no events.
+const MAX_FOLLOWED_LEASES: usize = 200_000;
+
+/// The followed leases, by token.
+pub(crate) struct ClientLeases {
+    recorder: Arc<Recorder>,
+    table: Mutex<HashMap<String, FollowedLease>>,
+}
+
+struct FollowedLease {
+    id: u64,
+    name: Name,
+    class: String,
+    holder: Holder,
+    fence: Fence,
+    since: Moment,
+    until: Moment,
+    /// The reason, if an operator has asked the holder to release.
+    release_request: Option<String>,
+}
+
+impl FollowedLease {
+    fn subject(&self) -> EventSubject<'_> {
+        EventSubject {
+            name: &self.name,
+            class: &self.class,
+            holder: &self.holder,
+            fence: Some(self.fence),
+            hold: self.id,
+        }
+    }
+}
+
+impl ClientLeases {
+    pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
+        Self { recorder, table: Mutex::default() }
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<String, FollowedLease>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the outcome of an acquire.
+    pub(crate) fn acquired(
+        &self,
+        ask: &AcquireRequest,
+        answer: &Result<AcquireResponse, StoreError>,
+        took: Duration,
+        waited: bool,
+        now: Moment,
+    ) {
+        let Some(holder) = holder(&ask.token) else { return };
+        let fence = match answer {
+            Ok(AcquireResponse::Granted(grant)) => Some(grant.fence),
+            _ => None,
+        };
+        // Id 0: without a grant there is no hold that later events could belong to.
+        let about = |fence| EventSubject {
+            name: &ask.name,
+            class: ask.token.class(),
+            holder: &holder,
+            fence,
+            hold: 0,
+        };
+        let what = match answer {
+            Ok(AcquireResponse::Granted(grant)) => {
+                let mut lease = FollowedLease {
+                    id: 0,
+                    name: ask.name.clone(),
+                    class: ask.token.class().to_owned(),
+                    holder: holder.clone(),
+                    fence: grant.fence,
+                    since: now,
+                    until: now + grant.ttl.unwrap_or_else(|| ask.store_ttl()),
+                    release_request: None,
+                };
+                let mut table = self.table();
+                if let Some(known) = table.get_mut(ask.token.expose())
+                    && known.fence == grant.fence
+                {
+                    // A repeated acquire returned the same grant: no new event.
+                    known.until = known.until.max(lease.until);
+                    return;
+                }
+                lease.id = self.recorder.next_client_hold_id();
+                let what = EventKind::Acquired { took, waited, takeover: None, behind_debt: None };
+                self.recorder.record(&lease.subject(), what);
+                if table.len() < MAX_FOLLOWED_LEASES {
+                    table.insert(ask.token.expose().to_owned(), lease);
+                }
+                return;
+            }
+            // A queued waiter will ask again or withdraw; only the final outcome is an event.
+            Ok(AcquireResponse::Busy(busy)) if busy.queued => return,
+            Ok(AcquireResponse::Busy(busy)) => {
+                EventKind::Busy { took, holder: busy.holder.clone(), held_here: false }
+            }
+            Ok(AcquireResponse::Void) => return,
+            Err(failure) => EventKind::Unavailable { took, cause: failure.kind },
+        };
+        self.recorder.record(&about(fence), what);
+    }
+
+    /// Records the result of a renewal. Returns the reason if an operator has asked the holder to
+    /// release.
+    pub(crate) fn renewed(
+        &self,
+        renewal: &RenewRequest,
+        result: &Result<RenewResponse, StoreError>,
+        took: Duration,
+        now: Moment,
+    ) -> Option<String> {
+        let mut table = self.table();
+        let key = renewal.token.expose();
+        let known = table.get(key).is_some_and(|lease| lease.fence == renewal.fence);
+        if !known {
+            // Granted elsewhere or before a restart. Follow it from now on, if the store confirms
+            // that it is owned.
+            let mut lease = self.lease_from_renewal(renewal, now)?;
+            if !matches!(result, Ok(RenewResponse::Extended { .. })) {
+                lease.id = 0;
+                self.record_renew_failure(&lease.subject(), result);
+                return None;
+            }
+            lease.id = self.recorder.next_client_hold_id();
+            self.recorder.record(&lease.subject(), EventKind::Resumed { age: Duration::ZERO });
+            if table.len() < MAX_FOLLOWED_LEASES {
+                table.insert(key.to_owned(), lease);
+            }
+        }
+        let lease = table.get_mut(key)?;
+        match result {
+            Ok(RenewResponse::Extended { .. }) => {
+                let left = lease.until.since(now).as_secs_f64() / renewal.store_ttl().as_secs_f64();
+                lease.until = lease.until.max(now + renewal.store_ttl());
+                let what = EventKind::Renewed { left: left.clamp(0.0, 1.0), took };
+                self.recorder.record(&lease.subject(), what);
+                lease.release_request.clone()
+            }
+            Ok(RenewResponse::NotOwned) => {
+                self.record_renew_failure(&lease.subject(), result);
+                let what = EventKind::Abandoned { reason: Loss::NotOwned, held: now.since(lease.since) };
+                self.recorder.record(&lease.subject(), what);
+                table.remove(key);
+                None
+            }
+            Err(_) => {
+                self.record_renew_failure(&lease.subject(), result);
+                None
+            }
+        }
+    }
+
+    fn record_renew_failure(&self, about: &EventSubject<'_>, result: &Result<RenewResponse, StoreError>) {
+        let what = match result {
+            Err(failure) => EventKind::RenewFailed { failures: 1, unknown: failure.unknown },
+            Ok(_) => EventKind::NotOwned { op: LeaseOp::Renew },
+        };
+        self.recorder.record(about, what);
+    }
+
+    fn lease_from_renewal(&self, renewal: &RenewRequest, now: Moment) -> Option<FollowedLease> {
+        Some(FollowedLease {
+            id: 0,
+            name: renewal.name.clone(),
+            class: renewal.token.class().to_owned(),
+            holder: holder(&renewal.token)?,
+            fence: renewal.fence,
+            since: now,
+            until: now + renewal.store_ttl(),
+            release_request: None,
+        })
+    }
+
+    /// Records the result of a release. With `undo` the lease may never have been granted, so *not
+    /// owned* is no event.
+    pub(crate) fn released(
+        &self,
+        name: &Name,
+        token: &Token,
+        given: ReleaseResponse,
+        undo: bool,
+        now: Moment,
+    ) {
+        let lease = self.table().remove(token.expose());
+        match (lease, given) {
+            (Some(lease), ReleaseResponse::Released) => {
+                let held = now.since(lease.since);
+                self.recorder.record(&lease.subject(), EventKind::Released { held, attempts: 1 });
+            }
+            (Some(lease), ReleaseResponse::NotOwned) => {
+                let held = now.since(lease.since);
+                let about = lease.subject();
+                self.recorder.record(&about, EventKind::NotOwned { op: LeaseOp::Release });
+                self.recorder.record(&about, EventKind::AlreadyLost { held });
+            }
+            (None, ReleaseResponse::NotOwned) if !undo => {
+                if let Some(holder) = holder(token) {
+                    let about =
+                        EventSubject { name, class: token.class(), holder: &holder, fence: None, hold: 0 };
+                    self.recorder.record(&about, EventKind::NotOwned { op: LeaseOp::Release });
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// Records the leases that were not renewed in time as abandoned.
+    pub(crate) fn expire(&self, now: Moment) {
+        let mut table = self.table();
+        let over: Vec<_> =
+            table.iter().filter(|(_, lease)| lease.until <= now).map(|(key, _)| key.clone()).collect();
+        for key in over {
+            let Some(lease) = table.remove(&key) else { continue };
+            let what = EventKind::Abandoned { reason: Loss::Deadline, held: now.since(lease.since) };
+            self.recorder.record(&lease.subject(), what);
+        }
+    }
+
+    /// Asks the holder of this grant to release; it learns so at its next renewal.
+    pub(crate) fn ask_to_release(&self, name: &Name, fence: Fence, why: &str) {
+        for lease in self.table().values_mut() {
+            if lease.fence == fence && lease.name == *name {
+                lease.release_request = Some(why.to_owned());
+            }
+        }
+    }
+
+    /// Stops following a grant that an operator broke. The break is already an event.
+    pub(crate) fn broken(&self, name: &Name, fence: Fence) {
+        self.table().retain(|_, lease| lease.fence != fence || lease.name != *name);
+    }
+}
+
+fn holder(token: &Token) -> Option<Holder> {
+    Holder::new(token.holder()).ok()
+}
+
+impl fmt::Debug for ClientLeases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The keys are tokens, so they must not be printed.
+        f.debug_struct("Kept").field("leases", &self.table().len()).finish()
+    }
+}

@@ -1,0 +1,296 @@
+//! The daemon's own SQLite file: what it must know after a restart.
+//!
+//! One thread writes the file, many tasks per transaction. A caller waits for the disk only if it
+//! needs the result to be durable.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+// Bounds memory when the disk stalls. Beyond it, a task without a waiting caller is dropped and
+// logged.
+const MAX_QUEUED_TASKS: usize = 65_536;
+// Bounds how long the first caller of a transaction waits for its commit.
+const MAX_TASKS_PER_TRANSACTION: usize = 512;
+
+/// A task that reads or writes the daemon's database.
+pub type DatabaseTask = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The writer of the daemon's database: runs tasks one after another, in the order of submission.
+pub trait DatabaseWriter: Send + Sync {
+    /// Queues a task.
+    ///
+    /// # Errors
+    /// The queue is full or the writer is gone; the task will not run.
+    fn submit(&self, step: DatabaseTask) -> Result<(), WriterFull>;
+}
+
+/// The writer's queue is full, or the writer is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriterFull;
+
+/// The default writer: the queue of the daemon's writer thread.
+impl DatabaseWriter for SyncSender<DatabaseTask> {
+    fn submit(&self, step: DatabaseTask) -> Result<(), WriterFull> {
+        self.try_send(step).map_err(|_| WriterFull)
+    }
+}
+
+/// A reply that is sent when its transaction has committed or failed.
+type PendingReply = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// The daemon's database: queues tasks for its writer.
+pub(crate) struct StateDb {
+    writer: Arc<dyn DatabaseWriter>,
+    /// Replies that wait for the commit; `None` if each task commits by itself.
+    pending_replies: Option<Sender<PendingReply>>,
+    /// An exclusive lock on the directory: two daemons in one directory would overwrite each
+    /// other's rows.
+    lock: Mutex<Option<fs::File>>,
+    closed: AtomicBool,
+}
+
+impl StateDb {
+    /// Opens the database in this directory, or an in-memory one without a directory.
+    ///
+    /// # Errors
+    /// The directory cannot be created or is readable by other users, or the file cannot be used.
+    pub(crate) fn open(folder: Option<&Path>) -> Result<Self, String> {
+        let mut lock = None;
+        let connection = match folder {
+            Some(folder) => {
+                prepare_folder(folder)?;
+                lock = Some(lock_folder(folder)?);
+                let path = folder.join("daemon.db");
+                let opened = create_private_file(&path)
+                    .and_then(|()| Connection::open(&path).map_err(|error| error.to_string()));
+                opened.map_err(|why| format!("{}: cannot be used: {why}", path.display()))?
+            }
+            None => Connection::open_in_memory().map_err(|error| error.to_string())?,
+        };
+        connection
+            .execute_batch(
+                // NORMAL may lose the last commits at a power loss, never consistency. Leases
+                // themselves live in the store, not here.
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA busy_timeout = 2000;",
+            )
+            .and_then(|()| prepare_tables(&connection))
+            .map_err(|error| format!("the daemon's file cannot be used: {error}"))?;
+        let (ledger, writer) = Self::with_connection(connection, lock);
+        thread::Builder::new().name("ledger".to_owned()).spawn(writer).map_err(|error| error.to_string())?;
+        Ok(ledger)
+    }
+
+    /// A database on this connection, and the writer loop to run on a thread. Tests run the loop
+    /// later, to control which tasks share a transaction.
+    fn with_connection(connection: Connection, lock: Option<fs::File>) -> (Self, impl FnOnce() + Send) {
+        let (steps, queue) = sync_channel(MAX_QUEUED_TASKS);
+        let (owe, owed) = channel();
+        let ledger = Self::from_parts(Arc::new(steps), Some(owe), lock);
+        (ledger, move || run_writer(connection, &queue, &owed))
+    }
+
+    /// Uses an external writer that commits each task by itself.
+    pub(crate) fn with_writer(scribe: Arc<dyn DatabaseWriter>) -> Self {
+        let ledger = Self::from_parts(scribe, None, None);
+        ledger.write_later(|db| {
+            let _ = prepare_tables(db);
+        });
+        ledger
+    }
+
+    fn from_parts(
+        scribe: Arc<dyn DatabaseWriter>,
+        owed: Option<Sender<PendingReply>>,
+        lock: Option<fs::File>,
+    ) -> Self {
+        Self { writer: scribe, pending_replies: owed, lock: Mutex::new(lock), closed: AtomicBool::new(false) }
+    }
+
+    /// Queues a task without waiting for it. Logged and dropped if the queue is full.
+    pub(crate) fn write_later(&self, step: impl FnOnce(&Connection) + Send + 'static) {
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        if self.writer.submit(Box::new(step)).is_err() {
+            tracing::error!("the daemon's file cannot keep up: a step of the history is lost");
+        }
+    }
+
+    /// Waits until all queued tasks are committed, then releases the directory to the next daemon.
+    pub(crate) async fn close(&self) {
+        // First refuse new tasks, then flush: a later task would run beside the next daemon's
+        // writes.
+        self.closed.store(true, Ordering::Release);
+        let _ = self.write_confirmed(|_| Ok(())).await;
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Runs a task and returns its result once the transaction has committed. The task is queued by
+    /// the call itself, not when the future is first polled.
+    pub(crate) fn write_confirmed<T, S>(
+        &self,
+        step: S,
+    ) -> impl Future<Output = Result<T, String>> + Send + use<T, S>
+    where
+        T: Send + 'static,
+        S: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.submit_with_reply(step, self.pending_replies.clone())
+    }
+
+    /// Runs a read that sees all tasks queued before it. It does not wait for the commit, so other
+    /// tasks' write errors do not fail it.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        self.submit_with_reply(step, None).await
+    }
+
+    fn submit_with_reply<T, S>(
+        &self,
+        step: S,
+        owed: Option<Sender<PendingReply>>,
+    ) -> impl Future<Output = Result<T, String>> + Send + use<T, S>
+    where
+        T: Send + 'static,
+        S: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (answer, asked) = oneshot::channel();
+        let step: DatabaseTask = Box::new(move |connection| {
+            let done = step(connection).map_err(|error| error.to_string());
+            let tell = move |committed: Result<(), String>| {
+                let _ = answer.send(done.and_then(|done| committed.map(|()| done)));
+            };
+            // In autocommit the task is already durable. Inside a transaction its result counts
+            // only after COMMIT.
+            match owed.filter(|_| !connection.is_autocommit()) {
+                Some(owed) => drop(owed.send(Box::new(tell))),
+                None => tell(Ok(())),
+            }
+        });
+        let taken = self.writer.submit(step);
+        async move {
+            // The queue is full only when the disk has stalled, and then nothing must be promised.
+            taken.map_err(|WriterFull| "the daemon's file cannot keep up".to_owned())?;
+            match asked.await {
+                Ok(done) => done,
+                Err(_) => Err("the daemon's file is closed".to_owned()),
+            }
+        }
+    }
+}
+
+/// Creates the state directory and checks that only its owner can read it.
+fn prepare_folder(folder: &Path) -> Result<(), String> {
+    let shown = folder.display();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| format!("{shown}: cannot be made: {error}"))?;
+    let mode = fs::metadata(folder).map_err(|error| format!("{shown}: {error}"))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(format!("{shown}: others can look into it; run chmod 700 on it"));
+    }
+    Ok(())
+}
+
+/// Takes an exclusive lock on the directory, held until the file is closed.
+fn lock_folder(folder: &Path) -> Result<fs::File, String> {
+    let path = folder.join("daemon.lock");
+    let refuse = |why: String| format!("{}: {why}", path.display());
+    create_private_file(&path).map_err(refuse)?;
+    let file = fs::File::open(&path).map_err(|error| refuse(error.to_string()))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        refuse("another daemon works in this folder; give this one --state of its own".into())
+    })?;
+    Ok(file)
+}
+
+/// Creates a file that is private from its first byte, and refuses an existing one that others can
+/// read.
+pub(crate) fn create_private_file(path: &Path) -> Result<(), String> {
+    fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| error.to_string())?;
+    let mode = fs::metadata(path).map_err(|error| error.to_string())?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err("others can read it; run chmod 600 on it".to_owned());
+    }
+    Ok(())
+}
+
+fn run_writer(connection: Connection, queue: &Receiver<DatabaseTask>, owed: &Receiver<PendingReply>) {
+    while let Ok(first) = queue.recv() {
+        // One transaction for all queued tasks: they share the cost of one commit.
+        let begun = connection.execute_batch("BEGIN IMMEDIATE").is_ok();
+        first(&connection);
+        for _ in 1..MAX_TASKS_PER_TRANSACTION {
+            let Ok(step) = queue.try_recv() else { break };
+            step(&connection);
+        }
+        let mut committed = Ok(());
+        // A failed task may have rolled the transaction back. COMMIT then fails too, and that
+        // reports the loss of the earlier tasks.
+        if begun && let Err(error) = connection.execute_batch("COMMIT") {
+            tracing::error!(%error, "the daemon's file could not be written");
+            let _ = connection.execute_batch("ROLLBACK");
+            committed = Err(error.to_string());
+        }
+        for tell in owed.try_iter() {
+            tell(committed.clone());
+        }
+    }
+}
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS secret (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS token_key (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS history (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  epoch TEXT NOT NULL, hold INTEGER NOT NULL,
+  name TEXT NOT NULL, class TEXT NOT NULL, holder TEXT NOT NULL, fence INTEGER,
+  since INTEGER NOT NULL, until INTEGER, ended TEXT, why TEXT
+);
+CREATE INDEX IF NOT EXISTS history_open ON history (epoch, hold) WHERE ended IS NULL;
+CREATE INDEX IF NOT EXISTS history_name ON history (name, fence);
+CREATE TABLE IF NOT EXISTS policy_change (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, class TEXT NOT NULL, change TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS hold (
+  id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, class TEXT NOT NULL, holder TEXT NOT NULL,
+  fence INTEGER NOT NULL, ttl_ms INTEGER, heartbeat_ms INTEGER NOT NULL, since INTEGER NOT NULL, attempt TEXT NOT NULL DEFAULT ''
+);
+";
+
+/// Creates the tables, or migrates those of an earlier version.
+fn prepare_tables(db: &Connection) -> rusqlite::Result<()> {
+    db.execute_batch(SCHEMA)?;
+    let known = db.prepare("SELECT 1 FROM pragma_table_info('hold') WHERE name = 'attempt'")?.exists([])?;
+    if !known {
+        db.execute_batch("ALTER TABLE hold ADD COLUMN attempt TEXT NOT NULL DEFAULT ''")?;
+    }
+    Ok(())
+}
+
+impl fmt::Debug for StateDb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

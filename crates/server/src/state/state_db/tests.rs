@@ -1,0 +1,111 @@
+//! Durability tests of the daemon's database.
+
+use std::pin::Pin;
+use std::task::{Context, Waker};
+
+use super::*;
+
+/// A daemon of this version opens the file of an earlier one that contains a hold.
+#[test]
+fn a_database_of_an_earlier_version_is_migrated() {
+    let db = Connection::open_in_memory().unwrap();
+    db.execute_batch(
+        "CREATE TABLE hold (id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, class TEXT NOT NULL,
+           holder TEXT NOT NULL, fence INTEGER NOT NULL, ttl_ms INTEGER, heartbeat_ms INTEGER NOT NULL,
+           since INTEGER NOT NULL);
+         INSERT INTO hold VALUES ('h1', 'o', 'job:1', 'scheduler', 'w', 7, NULL, 500, 1);",
+    )
+    .unwrap();
+    // Run twice: the second run sees a file of the current version.
+    prepare_tables(&db).unwrap();
+    prepare_tables(&db).unwrap();
+    let known = db.query_row("SELECT fence, attempt FROM hold", [], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+    });
+    assert_eq!(known.unwrap(), (7, String::new()));
+}
+
+/// A database file with two connections. A row in `child` without a parent fails only at COMMIT,
+/// because the constraint is deferred.
+fn shared_file() -> (tempfile::TempDir, Connection, Connection) {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Connection::open(folder.path().join("daemon.db")).unwrap();
+    let (first, second) = (open(), open());
+    first
+        .execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA foreign_keys = ON;
+             CREATE TABLE parent (id INTEGER PRIMARY KEY);
+             CREATE TABLE child (of INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED);",
+        )
+        .unwrap();
+    (folder, first, second)
+}
+
+fn count_rows(db: &Connection) -> i64 {
+    db.query_row("SELECT (SELECT count(*) FROM parent) + (SELECT count(*) FROM child)", [], |row| row.get(0))
+        .unwrap()
+}
+
+type PendingWrite = Pin<Box<dyn Future<Output = Result<usize, String>> + Send>>;
+
+/// A caller that reads the file through a second connection as soon as its task is answered.
+struct WriteObserver {
+    pending: Option<PendingWrite>,
+    second: Connection,
+    rows_seen: Option<i64>,
+}
+
+impl WriteObserver {
+    fn poll_and_read(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Some(asking) = &mut self.pending
+            && asking.as_mut().poll(&mut context).is_ready()
+        {
+            self.pending = None;
+            self.rows_seen = Some(count_rows(&self.second));
+        }
+    }
+}
+
+/// A confirmed write is visible to other connections, and so to the next daemon.
+#[tokio::test]
+async fn confirmed_writes_are_in_the_file() {
+    let (_folder, first, second) = shared_file();
+    let (ledger, writer) = StateDb::with_connection(first, None);
+    let ledger = Arc::new(ledger);
+    let asking = Arc::clone(&ledger);
+    let asking = async move {
+        let step = |db: &Connection| db.execute("INSERT INTO parent DEFAULT VALUES", []);
+        asking.write_confirmed(step).await
+    };
+    let asker =
+        Arc::new(Mutex::new(WriteObserver { pending: Some(Box::pin(asking)), second, rows_seen: None }));
+    asker.lock().unwrap().poll_and_read();
+    // The next task of the same transaction: nothing is committed yet.
+    let then = Arc::clone(&asker);
+    ledger.write_later(move |_| then.lock().unwrap().poll_and_read());
+    thread::spawn(writer);
+    ledger.close().await;
+    let mut asker = asker.lock().unwrap();
+    asker.poll_and_read();
+    assert_eq!(asker.rows_seen, Some(1));
+}
+
+/// A full disk shows up as a failing COMMIT.
+#[tokio::test]
+async fn failed_commits_are_not_confirmed() {
+    let (_folder, first, second) = shared_file();
+    let (ledger, writer) = StateDb::with_connection(first, None);
+    let bad = ledger.write_confirmed(|db| db.execute("INSERT INTO child VALUES (7)", []));
+    let good = ledger.write_confirmed(|db| db.execute("INSERT INTO parent DEFAULT VALUES", []));
+    let write = async {
+        // Both tasks are queued by now, so they share one transaction.
+        thread::spawn(writer);
+    };
+    let (bad, good, ()) = tokio::join!(bad, good, write);
+    assert!(bad.is_err() && good.is_err(), "{bad:?} {good:?}");
+    assert_eq!(count_rows(&second), 0);
+    // The writer continues after a failed transaction.
+    let after = ledger.write_confirmed(|db| db.execute("INSERT INTO parent DEFAULT VALUES", [])).await;
+    assert_eq!((after, count_rows(&second)), (Ok(1), 1));
+}

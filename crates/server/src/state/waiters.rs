@@ -1,0 +1,83 @@
+//! Wake-up listeners of the tokens that wait through this daemon.
+//!
+//! A hint that arrives between an acquire and the client's next long poll is kept for that poll.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold::Name;
+use leasehold::clock::Moment;
+use leasehold::leasehold_core::Token;
+use leasehold::store::{Store, WakeListener};
+
+// A client needs this long to come back with its next poll; a hint must not be lost meanwhile.
+const LISTENER_GRACE: Duration = Duration::from_secs(5);
+// Expired listeners are removed at most this often, so that each call stays cheap.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One listener per waiting token, shared by all requests that wait for it.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    table: Mutex<WaiterTable>,
+}
+
+#[derive(Default)]
+struct WaiterTable {
+    listeners: HashMap<String, WaiterListener>,
+    swept: Moment,
+}
+
+struct WaiterListener {
+    listener: Arc<WakeListener>,
+    until: Moment,
+}
+
+impl Waiters {
+    /// The listener of this token, kept for at least `keep`.
+    pub(crate) fn listen(
+        &self,
+        store: &dyn Store,
+        name: &Name,
+        token: &Token,
+        keep: Duration,
+        now: Moment,
+    ) -> Arc<WakeListener> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.since(table.swept) >= SWEEP_INTERVAL {
+            table.swept = now;
+            table
+                .listeners
+                // A listener with another owner is still awaited by a request, whatever its age.
+                .retain(|_, bell| now < bell.until || Arc::strong_count(&bell.listener) > 1);
+        }
+        let until = now + keep + LISTENER_GRACE;
+        if let Some(bell) = table.listeners.get_mut(token.expose()) {
+            bell.until = bell.until.max(until);
+            return Arc::clone(&bell.listener);
+        }
+        let listener = Arc::new(store.listen(name, token));
+        let bell = WaiterListener { listener: Arc::clone(&listener), until };
+        table.listeners.insert(token.expose().to_owned(), bell);
+        listener
+    }
+
+    /// Removes the listener of a token that no longer waits.
+    pub(crate) fn forget(&self, token: &Token) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.listeners.remove(token.expose());
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.listeners.len()
+    }
+}
+
+impl fmt::Debug for Waiters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The keys are tokens, so they must not be printed.
+        f.debug_struct("Waiters").field("waiting", &self.len()).finish()
+    }
+}

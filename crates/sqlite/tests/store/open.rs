@@ -1,0 +1,181 @@
+//! Opening the file: races between processes, refused files, and the error texts.
+
+use std::os::unix::fs::PermissionsExt;
+
+use leasehold_core::store::{Promise, Store, StoreErrorKind};
+use leasehold_sqlite::{Durability, SqliteOptions, SqliteStore};
+
+use crate::fixture::{CALL_TIMEOUT, Fixture, TestClient};
+use crate::process::Process;
+
+#[tokio::test]
+async fn eight_processes_may_open_a_new_file_at_once() {
+    for _ in 0..8 {
+        let scene = Fixture::new();
+        let path = scene.path().with_file_name("new").join("folder").join("locks.db");
+        let mut processes: Vec<_> = (0..8).map(|_| Process::start("open", &path)).collect();
+        for process in &processes {
+            assert_eq!(process.next_message().as_deref(), Some("ready"));
+        }
+        for process in &mut processes {
+            process.send_line();
+        }
+        for process in &processes {
+            let fence = process.next_message().expect("every one of them gets its lease");
+            fence.parse::<u64>().unwrap();
+        }
+        let store = SqliteStore::open(SqliteOptions::new(&path)).unwrap();
+        assert_eq!(store.list("job:", 100, CALL_TIMEOUT).await.unwrap().leases.len(), 8);
+        let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().flatten().collect();
+        assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().contains(".new-")), "{left:?}");
+    }
+}
+
+#[tokio::test]
+async fn eight_threads_may_open_a_new_file_at_once() {
+    let scene = Fixture::new();
+    let stores: Vec<_> = std::thread::scope(|scope| {
+        let opening: Vec<_> = (0..8).map(|_| scope.spawn(|| scene.open())).collect();
+        opening.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let who = TestClient::new("a", "job");
+    who.expect_granted(&stores[0]).await;
+    for store in &stores {
+        assert!(who.inspect(store).await.is_some());
+    }
+}
+
+#[test]
+fn the_file_is_for_its_owner_only() {
+    let scene = Fixture::new();
+    let _store = scene.open();
+    for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+        let mode = scene.path().with_file_name(file).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+}
+
+fn open_error(options: SqliteOptions) -> (StoreErrorKind, String) {
+    let failure = SqliteStore::open(options).unwrap_err();
+    assert!(!failure.unknown, "{failure}");
+    (failure.kind, failure.message().to_owned())
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let scene = Fixture::new();
+    drop(scene.open());
+    scene.raw_connection().pragma_update(None, "user_version", 2).unwrap();
+    let (cause, said) = open_error(scene.options());
+    assert_eq!(cause, StoreErrorKind::Misconfigured);
+    assert!(said.contains("version 2") && said.contains("update this program"), "{said}");
+}
+
+#[test]
+fn other_programs_database_is_refused_and_unchanged() {
+    let scene = Fixture::new();
+    scene.raw_connection().execute_batch("CREATE TABLE invoices (number INTEGER)").unwrap();
+    let before = std::fs::read(scene.path()).unwrap();
+    let (cause, said) = open_error(scene.options());
+    assert_eq!(cause, StoreErrorKind::Misconfigured);
+    assert!(said.contains("another program's"), "{said}");
+    assert_eq!(std::fs::read(scene.path()).unwrap(), before);
+}
+
+#[test]
+fn file_that_is_no_database_is_refused_and_unchanged() {
+    let scene = Fixture::new();
+    let text = "Dear diary, this is not a database at all. ".repeat(100);
+    std::fs::write(scene.path(), &text).unwrap();
+    let (cause, said) = open_error(scene.options());
+    assert_eq!(cause, StoreErrorKind::Misconfigured);
+    assert!(said.contains("not an SQLite database"), "{said}");
+    assert_eq!(std::fs::read_to_string(scene.path()).unwrap(), text);
+}
+
+#[test]
+fn impossible_paths_are_refused() {
+    let scene = Fixture::new();
+    std::fs::create_dir(scene.path()).unwrap();
+    let (cause, said) = open_error(scene.options());
+    assert_eq!(cause, StoreErrorKind::Misconfigured, "{said}");
+    assert!(said.contains("not a file"), "{said}");
+
+    let (cause, said) = open_error(SqliteOptions::new(""));
+    assert_eq!(cause, StoreErrorKind::Misconfigured, "{said}");
+
+    let file = scene.path().with_file_name("file");
+    std::fs::write(&file, "x").unwrap();
+    let (_, said) = open_error(SqliteOptions::new(file.join("locks.db")));
+    assert!(said.contains("check the path"), "{said}");
+
+    let (_, said) = open_error(SqliteOptions::new("/proc/leasehold/locks.db"));
+    assert!(said.contains("/proc/leasehold"), "{said}");
+
+    let link = scene.path().with_file_name("link");
+    std::os::unix::fs::symlink(scene.path().with_file_name("nowhere"), &link).unwrap();
+    let (_, said) = open_error(SqliteOptions::new(&link));
+    assert!(said.contains("cannot find"), "{said}");
+}
+
+#[tokio::test]
+async fn empty_file_and_symlink_are_accepted() {
+    let scene = Fixture::new();
+    std::fs::write(scene.path(), "").unwrap();
+    let link = scene.path().with_file_name("link.db");
+    std::os::unix::fs::symlink(scene.path(), &link).unwrap();
+    let clock = std::sync::Arc::<crate::fixture::ManualClock>::clone(&scene.clock);
+    let linked = SqliteStore::open(SqliteOptions::new(&link).clock(clock).boot_id("boot-1")).unwrap();
+    let who = TestClient::new("a", "job");
+    who.expect_granted(&linked).await;
+    assert!(who.inspect(&scene.open()).await.is_some(), "both paths lead to the same leases");
+}
+
+#[tokio::test]
+async fn removed_file_is_recreated_for_all_store_values() {
+    let scene = Fixture::new();
+    let (one, two) = (scene.open(), scene.open());
+    let who = TestClient::new("a", "job");
+    let before = who.expect_granted(&one).await;
+    for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+        std::fs::remove_file(scene.path().with_file_name(file)).unwrap();
+    }
+    scene.clock.advance(std::time::Duration::from_millis(1));
+    let next = TestClient::new("b", "job");
+    assert!(next.expect_granted(&one).await > before);
+    // The other store value must not continue in the removed file.
+    assert_eq!(next.inspect(&two).await.unwrap().holder, "b");
+    assert_eq!(who.renew(&two, before).await, leasehold_core::store::RenewResponse::NotOwned);
+}
+
+#[tokio::test]
+async fn full_durability_serves_the_same_leases() {
+    let scene = Fixture::new();
+    let full = SqliteStore::open(scene.options().durability(Durability::Full)).unwrap();
+    let who = TestClient::new("a", "job");
+    who.expect_granted(&full).await;
+    assert!(who.inspect(&scene.open()).await.is_some());
+    let promised = full.promise(CALL_TIMEOUT).await.unwrap();
+    assert_eq!(promised.promise, Promise::Durable);
+    assert!(promised.limits.iter().all(|why| !why.contains("durability")), "{promised:?}");
+    let promised = scene.open().promise(CALL_TIMEOUT).await.unwrap();
+    assert_eq!(promised.promise, Promise::Durable);
+}
+
+/// Closing any descriptor of a database drops all POSIX locks that the process has on it.
+#[test]
+fn creating_a_file_that_exists_keeps_the_locks_of_this_process() {
+    let scene = Fixture::new();
+    let path = scene.path().with_file_name("other.db");
+    leasehold_sqlite::create_database_file(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("CREATE TABLE t (x); BEGIN IMMEDIATE").unwrap();
+
+    leasehold_sqlite::create_database_file(&path).unwrap();
+
+    // POSIX locks exclude other processes only.
+    let other = std::process::Command::new("sqlite3").arg(&path).arg("BEGIN IMMEDIATE").output().unwrap();
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(!other.status.success() && said.contains("locked"), "{said}");
+}

@@ -1,0 +1,37 @@
+//! The JSON types of the lock routes and the error codes of the HTTP API, shared by daemon and
+//! clients.
+//!
+//! Times are whole milliseconds, with the unit in the field's name. Fences are decimal strings. An
+//! unknown field is an error. Tokens travel in bodies only, never in a URL.
+//!
+//! Terms: see `docs/glossary.md`.
+
+mod acquire;
+mod error_code;
+mod lease;
+mod problem;
+mod release;
+mod renew;
+mod secret;
+
+pub use acquire::{Acquire, Granted, ModeWord, Wait, Waited};
+pub use error_code::ErrorCode;
+pub use lease::{LockList, LockView, StoreView};
+pub use problem::Problem;
+pub use release::{Break, Broken, Release, Released};
+pub use renew::{Renew, RenewBatch, RenewItem, Renewals, RenewedView};
+pub use secret::Secret;
+
+use std::time::Duration;
+
+/// The media type of every error response.
+pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
+
+/// The longest time for which a daemon keeps a request waiting.
+pub const MAX_POLL: Duration = Duration::from_secs(60);
+
+/// A duration in whole milliseconds, as the JSON types have it.
+#[must_use]
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

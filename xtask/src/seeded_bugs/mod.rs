@@ -1,0 +1,251 @@
+//! Puts known mistakes back into the code, one at a time, and checks that the tests catch them.
+
+mod bug;
+mod page;
+
+use std::collections::HashSet;
+
+use anyhow::{Context, bail, ensure};
+
+use self::bug::{Bug, Layer};
+use crate::process::{self, Ended, capture_all};
+use crate::sample::sample;
+use crate::test_copy::{SHARED_FEATURES, TestCopy};
+
+/// Each proof/bugs/NN-name.patch begins with the bug and with one `Layer: name | command` for each layer that must catch it. A bug is
+/// caught if tests fail in every one of its layers; code that does not compile is not a catch. Without arguments: lists the bugs. Works on
+/// a copy of the tree under target/.
+#[derive(Debug, clap::Args)]
+#[command(
+    about = "Put known mistakes back into the code, one at a time, and check that the tests catch them"
+)]
+pub(crate) struct Args {
+    /// The bugs to try, by number
+    numbers: Vec<String>,
+    /// Try every bug
+    #[arg(long)]
+    all: bool,
+    /// Try so many bugs, chosen by the commit's hash
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    sample: Option<u64>,
+    /// Only check that every patch still applies
+    #[arg(long)]
+    check: bool,
+    /// Do not run the tests without the bug first; for callers that have just seen all tests pass
+    #[arg(long)]
+    skip_baseline: bool,
+    /// With --all: write docs/proof/seeded-bugs.md
+    #[arg(long, requires = "all")]
+    write: bool,
+}
+
+/// How many bugs were tried and caught.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) tried: u64,
+    /// Caught by every layer that is named for them.
+    pub(crate) caught: u64,
+    /// Layers that caught their bug, over all bugs.
+    pub(crate) catches: u64,
+}
+
+pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
+    let bugs = bug::read_all()?;
+    if args.check {
+        return check(&bugs);
+    }
+    let chosen: Vec<&Bug> = if args.all {
+        bugs.iter().collect()
+    } else if let Some(count) = args.sample {
+        sampled(&bugs, usize::try_from(count)?)?
+    } else if args.numbers.is_empty() {
+        for bug in &bugs {
+            println!("{} {}", bug.number, bug.title);
+        }
+        return Ok(true);
+    } else {
+        let by_number = |number: &String| {
+            bugs.iter()
+                .find(|bug| bug.number == *number)
+                .with_context(|| format!("no bug has the number {number}"))
+        };
+        args.numbers.iter().map(by_number).collect::<Result<_, _>>()?
+    };
+    let outcome = run(&chosen, args.skip_baseline, args.write)?;
+    Ok(outcome.caught == outcome.tried)
+}
+
+/// Every bug, and docs/proof/seeded-bugs.md.
+pub(crate) fn run_all_and_write() -> anyhow::Result<Outcome> {
+    run(&bug::read_all()?.iter().collect::<Vec<_>>(), false, true)
+}
+
+/// So many bugs, chosen by the commit's hash; true if all are caught. The tests must have been seen to pass without them.
+pub(crate) fn run_sample(count: usize) -> anyhow::Result<bool> {
+    let bugs = bug::read_all()?;
+    let chosen = sampled(&bugs, count)?;
+    let outcome = run(&chosen, true, false)?;
+    Ok(outcome.caught == outcome.tried && outcome.tried == chosen.len() as u64)
+}
+
+fn sampled(bugs: &[Bug], count: usize) -> anyhow::Result<Vec<&Bug>> {
+    let commit = process::git(&["rev-parse", "HEAD"])?;
+    let numbers: Vec<_> = bugs.iter().map(|bug| bug.number.clone()).collect();
+    let chosen = sample(&numbers, count, &commit);
+    println!(
+        "chosen by {commit}; repeat with: scripts/seeded-bugs {}",
+        chosen.iter().map(|at| at.as_str()).collect::<Vec<_>>().join(" ")
+    );
+    Ok(bugs.iter().filter(|bug| chosen.contains(&&bug.number)).collect())
+}
+
+fn check(bugs: &[Bug]) -> anyhow::Result<bool> {
+    let mut applies = true;
+    for bug in bugs {
+        let ended = capture_all(
+            process::command("git").args(["apply", "--check", "--whitespace=nowarn"]).arg(&bug.path),
+        )?;
+        if !ended.success() {
+            eprintln!(
+                "{} no longer applies: put its mistake into the code as it is now\n{}",
+                bug.path.display(),
+                ended.text.trim_end()
+            );
+            applies = false;
+        }
+    }
+    Ok(applies)
+}
+
+/// What one layer said to one bug.
+#[derive(Debug)]
+struct Row<'a> {
+    bug: &'a Bug,
+    layer: &'a Layer,
+    /// The tests that failed; none if the layer did not catch the bug.
+    failed: Vec<String>,
+}
+
+fn run(bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcome> {
+    let copy = TestCopy::new("seeded-bugs")?;
+    let mut outcome = Outcome { tried: 0, caught: 0, catches: 0 };
+    let mut rows = Vec::new();
+    let mut seen_to_pass = HashSet::new();
+    for bug in bugs {
+        println!("{} {}", bug.number, bug.title);
+        outcome.tried += 1;
+        if !skip_baseline {
+            for layer in &bug.layers {
+                if seen_to_pass.insert(&layer.command) {
+                    check_baseline(&copy, layer)?;
+                }
+            }
+        }
+        apply(&copy, bug, &[])?;
+        let mut caught = true;
+        for layer in &bug.layers {
+            let failed = try_layer(&copy, layer)?;
+            caught &= !failed.is_empty();
+            outcome.catches += u64::from(!failed.is_empty());
+            rows.push(Row { bug, layer, failed });
+        }
+        outcome.caught += u64::from(caught);
+        apply(&copy, bug, &["--reverse"])?;
+    }
+    println!("{} of {} caught by every layer named for them", outcome.caught, outcome.tried);
+    if write {
+        page::write(&rows, &outcome)?;
+    }
+    Ok(outcome)
+}
+
+/// A test that fails without the bug would prove nothing.
+fn check_baseline(copy: &TestCopy, layer: &Layer) -> anyhow::Result<()> {
+    // A second try, because tests of real servers may fail once on a machine that is busy.
+    let mut ended = run_layer(copy, layer)?;
+    if !ended.success() {
+        ended = run_layer(copy, layer)?;
+    }
+    ensure!(
+        ended.success(),
+        "these tests fail without any bug, so that a failure would prove nothing: {}\n{}",
+        layer.command,
+        ended.tail(20)
+    );
+    println!("  passes without it  {}", layer.command);
+    Ok(())
+}
+
+/// The tests that fail with the bug in place.
+fn try_layer(copy: &TestCopy, layer: &Layer) -> anyhow::Result<Vec<String>> {
+    let mut ended = run_layer(copy, layer)?;
+    // Layers that draw random inputs may need a second draw.
+    if ended.success() {
+        ended = run_layer(copy, layer)?;
+    }
+    let failed = failed_tests(&ended.text);
+    // nextest exits with 100 if tests failed, and with 101 if they did not compile.
+    if ended.code == 100 && !failed.is_empty() {
+        println!("  caught      {}: {}", layer.name, page::some(3, &failed));
+        return Ok(failed);
+    }
+    println!("  NOT CAUGHT  {} (exit {}): {}", layer.name, ended.code, layer.command);
+    if !ended.success() {
+        println!("{}", ended.tail(20));
+    }
+    Ok(Vec::new())
+}
+
+fn run_layer(copy: &TestCopy, layer: &Layer) -> anyhow::Result<Ended> {
+    let line =
+        layer.command.replacen("cargo nextest run", &format!("cargo nextest run {SHARED_FEATURES}"), 1);
+    capture_all(&mut copy.within(process::bash(&line)))
+}
+
+fn apply(copy: &TestCopy, bug: &Bug, flags: &[&str]) -> anyhow::Result<()> {
+    let mut git = copy.within(process::command("git"));
+    git.args(["apply", "--whitespace=nowarn"]).args(flags).arg(std::path::absolute(&bug.path)?);
+    let ended = capture_all(&mut git)?;
+    if !ended.success() {
+        bail!(
+            "{} no longer applies: put its mistake into the code as it is now\n{}",
+            bug.path.display(),
+            ended.text.trim_end()
+        );
+    }
+    Ok(())
+}
+
+/// The names of the tests that nextest reports as failed, sorted, each once.
+pub(crate) fn failed_tests(text: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let mut words = line.strip_prefix(' ')?.split_whitespace();
+        let status = words.next()?;
+        let failed = matches!(status, "FAIL" | "TIMEOUT" | "ABORT") || status.starts_with("SIG");
+        // `FAIL [   0.1s] (12/90) package::binary test`, where the parts in brackets may contain blanks.
+        let rest = line.split_once(']')?.1.trim_start();
+        let rest = if rest.starts_with('(') { rest.split_once(')')?.1.trim_start() } else { rest };
+        let (_, test) = rest.split_once(' ')?;
+        (failed && !test.contains(' ')).then(|| test.to_owned())
+    };
+    let mut names: Vec<_> = text.lines().filter_map(name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tests_are_read_from_the_report() {
+        let text = "        PASS [   0.010s] ( 1/90) leasehold-core life::passes\n\
+                    \u{20}       FAIL [   0.020s] ( 2/90) leasehold-core::sim run::the_promises_hold\n\
+                    \u{20}    TIMEOUT [ 120.000s] leasehold-redis::store fences::grow\n\
+                    \u{20}    SIGKILL [   0.100s] (90/90) leasehold-cli::command run::killed\n\
+                    FAIL [ 0.1s] a b\n\
+                    \u{20}       FAIL [   0.020s] ( 2/90) leasehold-core::sim run::the_promises_hold\n";
+        assert_eq!(failed_tests(text), ["fences::grow", "run::killed", "run::the_promises_hold"]);
+    }
+}
