@@ -24,8 +24,10 @@ use rustix::process::{Pid, Signal, getpid};
 use crate::helper_process::FAILED;
 use crate::process_tree::ProcessTree;
 
-/// Between two checks whether the signalled processes have ended.
-const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Between two checks whether the signalled processes have ended; doubled from the first to the second. A check reads all of
+/// /proc: many guardians that check too often would keep the processor from the commands that they end.
+const MIN_EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
+const MAX_EXIT_POLL_INTERVAL: Duration = Duration::from_millis(40);
 // The longest sleep: timers stop while the machine is suspended, but the boot clock does not.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 // Rounds of KILL, for processes that were forked while a round was sent.
@@ -139,18 +141,28 @@ impl Guardian {
             // While leasehold adopts orphans, descent finds every process, and no environment has to be read.
             run_id: root.is_none().then(|| self.run_id.clone()),
         };
+        let mut members = Vec::new();
         if BootClock.now() < kill {
             tree.terminate();
-            while BootClock.now() < kill && tree.any_alive() {
-                sleep(EXIT_POLL_INTERVAL.min(kill.since(BootClock.now())));
+            let mut interval = MIN_EXIT_POLL_INTERVAL;
+            while BootClock.now() < kill {
+                members = tree.members();
+                if members.iter().all(|member| member.dead) {
+                    return;
+                }
+                sleep(interval.min(kill.since(BootClock.now())));
+                interval = (interval * 2).min(MAX_EXIT_POLL_INTERVAL);
             }
         }
+        // The lease is about to expire: kill what was seen last, and look for the rest afterwards.
+        tree.signal_members(&members, Signal::KILL);
         for _ in 0..MAX_KILL_ROUNDS {
-            if !tree.any_alive() {
+            members = tree.members();
+            if members.iter().all(|member| member.dead) {
                 return;
             }
-            tree.signal(Signal::KILL);
-            sleep(EXIT_POLL_INTERVAL);
+            tree.signal_members(&members, Signal::KILL);
+            sleep(MIN_EXIT_POLL_INTERVAL);
         }
     }
 

@@ -35,7 +35,11 @@ impl ProcessTree {
     /// Sends a signal to every process of the tree.
     pub(crate) fn signal(&self, signal: Signal) {
         // Listed before the group gets the signal: the descent of an orphan cannot be traced.
-        let members = self.members();
+        self.signal_members(&self.members(), signal);
+    }
+
+    /// Sends a signal to the group, and to the members that have left it.
+    pub(crate) fn signal_members(&self, members: &[Process], signal: Signal) {
         // ESRCH: already dead.
         let _ = kill_process_group(self.group, signal);
         for member in members {
@@ -56,7 +60,7 @@ impl ProcessTree {
     }
 
     /// All processes of the tree, zombies included.
-    fn members(&self) -> Vec<Process> {
+    pub(crate) fn members(&self) -> Vec<Process> {
         let all = processes();
         let parents: HashMap<_, _> = all.iter().map(|process| (process.pid, process.parent)).collect();
         // `root` is an ancestor, not a member.
