@@ -2,14 +2,14 @@
 
 use clap::{Args, Subcommand};
 use leasehold_plane::approval::DecisionRequest;
-use serde_json::Value;
+use leasehold_plane::view::JobView;
 
 use crate::args::ListFormat;
 use crate::config::Settings;
 use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
-use crate::plane::print::{age_text, field_text, print_list};
-use crate::plane::request::PlaneRequest;
+use crate::plane::client::Decision;
+use crate::plane::print::{age_text, print_list};
 
 /// Arguments of `leasehold approval`.
 #[derive(Debug, Args)]
@@ -68,43 +68,33 @@ struct DecideArgs {
     snapshot: Option<String>,
 }
 
-impl DecideArgs {
-    fn verdict(&self) -> DecisionRequest {
-        DecisionRequest { by: self.by.clone(), reason: self.reason.clone(), snapshot: self.snapshot.clone() }
-    }
-}
-
 pub(crate) fn main(settings: &Settings, args: ApprovalArgs) -> anyhow::Result<bool> {
     let plane = &args.plane;
-    let question = match args.command {
+    let (decision, DecideArgs { id, by, reason, snapshot }) = match args.command {
         ApprovalCommand::List { limit, output } => {
-            let Some(asked) = plane.request(settings, &PlaneRequest::Approvals { limit })? else {
-                return Ok(false);
-            };
-            let heads = ["ID", "SNAPSHOT", "SINCE", "ABOUT"];
-            return print_list("approvals", &asked.view, output, &heads, approval_row).map(|()| true);
+            return plane.run(settings, async |plane| {
+                let jobs = plane.approvals(limit).await?;
+                print_list("approvals", &jobs, output, &["ID", "SNAPSHOT", "SINCE", "ABOUT"], approval_row)?;
+                Ok(true)
+            });
         }
-        ApprovalCommand::Approve(decide) => {
-            PlaneRequest::Approve { verdict: decide.verdict(), id: decide.id }
+        ApprovalCommand::Approve(decide) => (Decision::Approve, decide),
+        ApprovalCommand::Reject(decide) => (Decision::Reject, decide),
+        ApprovalCommand::Repair { decide, payload } => {
+            let payload = serde_json::from_str(&payload)
+                .map_err(|error| anyhow::anyhow!("--payload is not JSON: {error}"))?;
+            (Decision::Repair(payload), decide)
         }
-        ApprovalCommand::Reject(decide) => PlaneRequest::Reject { verdict: decide.verdict(), id: decide.id },
-        ApprovalCommand::Repair { decide, payload } => PlaneRequest::Repair {
-            payload: serde_json::from_str(&payload)
-                .map_err(|error| anyhow::anyhow!("--payload is not JSON: {error}"))?,
-            verdict: decide.verdict(),
-            id: decide.id,
-        },
     };
-    let Some(decided) = plane.request(settings, &question)? else {
-        return Ok(false);
-    };
-    let [id, state, snapshot] = ["id", "state", "snapshot"].map(|field| field_text(&decided.view[field]));
-    print_message(&format!("{id} is {state}, its snapshot is {snapshot}"));
-    Ok(true)
+    plane.run(settings, async |plane| {
+        let job = plane.decide(&id, &decision, &DecisionRequest { by, reason, snapshot }).await?;
+        print_message(&format!("{} is {}, its snapshot is {}", job.id, job.state, job.snapshot));
+        Ok(true)
+    })
 }
 
-fn approval_row(job: &Value) -> Vec<String> {
+fn approval_row(view: &JobView) -> Vec<String> {
     // Cut, so that a row fits one line.
-    let about: String = job["spec"]["payload"].to_string().chars().take(40).collect();
-    vec![field_text(&job["id"]), field_text(&job["snapshot"]), age_text(job), about]
+    let about: String = view.job.spec.payload.to_string().chars().take(40).collect();
+    vec![view.id.clone(), view.snapshot.clone(), age_text(view.now_ms, view.updated_ms), about]
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use clap::{Args, Subcommand};
+use leasehold_plane::view::{EventView, JobView};
 use leasehold_plane::{JobSpec, JobState, Span, Work};
 use serde_json::Value;
 
@@ -11,9 +12,8 @@ use crate::args::ListFormat;
 use crate::config::Settings;
 use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
-use crate::plane::access::{EffectTime, PlaneResponse};
-use crate::plane::print::{age_text, field_text, print_json, print_line, print_list, print_table};
-use crate::plane::request::PlaneRequest;
+use crate::plane::client::JobHistory;
+use crate::plane::print::{age_text, event_field, or_dash, print_json, print_line, print_list, print_table};
 
 /// Arguments of `leasehold job`.
 #[derive(Debug, Args)]
@@ -157,79 +157,63 @@ pub(crate) fn main(settings: &Settings, args: JobArgs) -> anyhow::Result<bool> {
     let plane = &args.plane;
     match args.command {
         JobCommand::Submit(submit) => {
-            let asked = plane.request(settings, &PlaneRequest::Submit(Box::new(submit.to_spec()?)))?;
-            let Some(PlaneResponse { view, effect: came }) = asked else {
-                return Ok(false);
-            };
-            // The id is printed in both cases, so a script that submits again needs no special case.
-            if came == EffectTime::Earlier {
-                print_message(&format!("it was submitted before and is {}", field_text(&view["state"])));
-            }
-            print_line(&field_text(&view["id"]))?;
+            let spec = submit.to_spec()?;
+            plane.run(settings, async |plane| {
+                let (job, repeated) = plane.submit(spec).await?;
+                // The id is printed in both cases, so a script that submits again needs no special case.
+                if repeated {
+                    print_message(&format!("it was submitted before and is {}", job.state));
+                }
+                print_line(&job.id)?;
+                Ok(true)
+            })
         }
-        JobCommand::Get { id, output } => {
-            let Some(asked) = plane.request(settings, &PlaneRequest::Job { id })? else {
-                return Ok(false);
-            };
-            if output == ListFormat::Table {
-                print_job(&asked.view)?;
-            } else {
-                print_json(&asked.view)?;
-            }
-        }
-        JobCommand::List { state, topic, limit, output } => {
-            let question = PlaneRequest::Jobs { states: state, topic, limit };
-            let Some(asked) = plane.request(settings, &question)? else {
-                return Ok(false);
-            };
+        JobCommand::Get { id, output } => plane.run(settings, async |plane| {
+            let job = plane.job(&id).await?;
+            if output == ListFormat::Table { print_job(&job) } else { print_json(&job) }?;
+            Ok(true)
+        }),
+        JobCommand::List { state, topic, limit, output } => plane.run(settings, async |plane| {
+            let jobs = plane.jobs(&state, topic.as_deref(), limit).await?;
             let heads = ["ID", "STATE", "TOPIC", "ATTEMPT", "OWNER", "SINCE"];
-            print_list("jobs", &asked.view, output, &heads, job_row)?;
-        }
-        JobCommand::Cancel { id, reason } => {
-            let Some(PlaneResponse { view, effect: came }) =
-                plane.request(settings, &PlaneRequest::Cancel { id, reason })?
-            else {
-                return Ok(false);
-            };
-            let id = field_text(&view["id"]);
-            print_message(&match came {
-                EffectTime::Later => format!("{id} is being worked on; its owner was asked to stop"),
-                _ => format!("{id} is cancelled"),
+            print_list("jobs", &jobs, output, &heads, job_row)?;
+            Ok(true)
+        }),
+        JobCommand::Cancel { id, reason } => plane.run(settings, async |plane| {
+            let (job, requested) = plane.cancel(&id, reason).await?;
+            print_message(&if requested {
+                format!("{} is being worked on; its owner was asked to stop", job.id)
+            } else {
+                format!("{} is cancelled", job.id)
             });
-        }
-        JobCommand::Retry { id } => {
-            let Some(asked) = plane.request(settings, &PlaneRequest::Retry { id })? else {
-                return Ok(false);
-            };
-            print_line(&field_text(&asked.view["id"]))?;
-        }
+            Ok(true)
+        }),
+        JobCommand::Retry { id } => plane.run(settings, async |plane| {
+            print_line(&plane.retry(&id).await?.id)?;
+            Ok(true)
+        }),
     }
-    Ok(true)
 }
 
-fn job_row(job: &Value) -> Vec<String> {
+fn job_row(view: &JobView) -> Vec<String> {
+    let job = &view.job;
     vec![
-        field_text(&job["id"]),
-        field_text(&job["state"]),
-        field_text(&job["spec"]["topic"]),
-        field_text(&job["attempt"]),
-        field_text(&job["owner"]["who"]),
-        age_text(job),
+        view.id.clone(),
+        view.state.to_string(),
+        job.spec.topic.clone(),
+        job.attempt.to_string(),
+        or_dash(job.owner.as_ref().map(|owner| owner.who.as_str())),
+        age_text(view.now_ms, view.updated_ms),
     ]
 }
 
-fn print_job(job: &Value) -> anyhow::Result<()> {
-    print_line(&format!(
-        "{}  {}  attempt {} of {}",
-        field_text(&job["id"]),
-        field_text(&job["state"]),
-        field_text(&job["attempt"]),
-        field_text(&job["spec"]["attempts"])
-    ))?;
-    if let Some(reason) = job["dead"]["reason"].as_str() {
-        print_line(&format!("given up: {reason}"))?;
+fn print_job(JobHistory { job: view, history }: &JobHistory) -> anyhow::Result<()> {
+    let job = &view.job;
+    print_line(&format!("{}  {}  attempt {} of {}", view.id, view.state, job.attempt, job.spec.attempts))?;
+    if let Some(dead) = &job.dead {
+        print_line(&format!("given up: {}", dead.reason))?;
     }
-    let row = |event: &Value| ["to", "by", "fence", "why"].map(|field| field_text(&event[field])).to_vec();
-    let history = job["history"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let row =
+        |event: &EventView| ["to", "by", "fence", "why"].map(|field| event_field(event, field)).to_vec();
     print_table(&["STATE", "BY", "FENCE", "WHY"], history.iter().map(row).collect())
 }

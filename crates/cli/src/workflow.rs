@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use leasehold::InvalidInput;
 use leasehold::clock::{BootClock, ClockExt};
-use leasehold_plane::workflow::{RunState, StartRunRequest, StepStatus, parse};
+use leasehold_plane::view::{EventView, RunView};
+use leasehold_plane::workflow::{RunState, StartRunRequest, StepRun, parse};
 use serde_json::Value;
 
 use crate::args::ListFormat;
 use crate::config::Settings;
 use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
-use crate::plane::access::{PlaneAccess, RequestError};
-use crate::plane::print::{age_text, field_text, print_json, print_line, print_list, print_table};
-use crate::plane::request::PlaneRequest;
+use crate::plane::client::{PlaneClient, PlaneResult, RunTimeline};
+use crate::plane::print::{age_text, event_field, or_dash, print_json, print_line, print_list, print_table};
 
 /// Between two reads of a run by `watch`.
 const RUN_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -121,13 +120,13 @@ pub(crate) fn main(settings: &Settings, args: WorkflowArgs) -> anyhow::Result<bo
             let shown = file.display().to_string();
             let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {shown}"))?;
             // Checked before it is sent, so that errors name the local file and line.
-            let workflow = Box::new(parse(&shown, &text)?);
-            let (name, steps) = (workflow.name.clone(), workflow.steps.len());
-            let Some(asked) = plane.request(settings, &PlaneRequest::Apply { workflow, text })? else {
-                return Ok(false);
-            };
-            let version = &asked.view["version"];
-            print_message(&format!("{name} has {steps} steps, version {version}"));
+            let workflow = parse(&shown, &text)?;
+            plane.run(settings, async |plane| {
+                let applied = plane.apply(&workflow, text).await?;
+                let (name, steps, version) = (&workflow.name, workflow.steps.len(), applied.version);
+                print_message(&format!("{name} has {steps} steps, version {version}"));
+                Ok(true)
+            })
         }
         WorkflowCommand::Start { name, id, key, org, input } => {
             let input = match input {
@@ -136,121 +135,90 @@ pub(crate) fn main(settings: &Settings, args: WorkflowArgs) -> anyhow::Result<bo
                 None => Value::Null,
             };
             let start = StartRunRequest { workflow: name, id, org, input, key };
-            let Some(asked) = plane.request(settings, &PlaneRequest::Start(Box::new(start)))? else {
-                return Ok(false);
-            };
-            print_line(&field_text(&asked.view["id"]))?;
+            plane.run(settings, async |plane| {
+                print_line(&plane.start(start).await?.id)?;
+                Ok(true)
+            })
         }
-        WorkflowCommand::Get { run, output } => {
-            let Some(asked) = plane.request(settings, &PlaneRequest::Run { id: run })? else {
-                return Ok(false);
-            };
-            if output == ListFormat::Table {
-                print_run(&asked.view)?;
-            } else {
-                print_json(&asked.view)?;
-            }
-        }
-        WorkflowCommand::Watch { run } => {
-            let question = PlaneRequest::Run { id: run };
-            // One open plane for all polls.
-            let well = plane.with_access(settings, async |way| watch_run(&way, &question).await)?;
-            return Ok(well.unwrap_or(false));
-        }
-        WorkflowCommand::List { limit, output } => {
-            let Some(asked) = plane.request(settings, &PlaneRequest::Runs { limit })? else {
-                return Ok(false);
-            };
+        WorkflowCommand::Get { run, output } => plane.run(settings, async |plane| {
+            let run = plane.run(&run).await?;
+            if output == ListFormat::Table { print_run(&run) } else { print_json(&run) }?;
+            Ok(true)
+        }),
+        // One open plane for all polls.
+        WorkflowCommand::Watch { run } => plane.run(settings, async |plane| watch_run(plane, &run).await),
+        WorkflowCommand::List { limit, output } => plane.run(settings, async |plane| {
+            let runs = plane.runs(limit).await?;
             let heads = ["ID", "WORKFLOW", "STATE", "STEPS", "SINCE"];
-            print_list("runs", &asked.view, output, &heads, run_row)?;
-        }
-        WorkflowCommand::Cancel { run, reason } => {
-            let Some(asked) = plane.request(settings, &PlaneRequest::CancelRun { id: run, reason })? else {
-                return Ok(false);
-            };
-            print_message(&format!("{} will be cancelled", field_text(&asked.view["id"])));
-        }
-        WorkflowCommand::Rerun { run, from } => {
-            let Some(asked) = plane.request(settings, &PlaneRequest::Rerun { id: run, from })? else {
-                return Ok(false);
-            };
-            print_message(&format!("{} will run again", field_text(&asked.view["id"])));
-        }
+            print_list("runs", &runs, output, &heads, run_row)?;
+            Ok(true)
+        }),
+        WorkflowCommand::Cancel { run, reason } => plane.run(settings, async |plane| {
+            let run = plane.cancel_run(&run, reason).await?;
+            print_message(&format!("{} will be cancelled", run.id));
+            Ok(true)
+        }),
+        WorkflowCommand::Rerun { run, from } => plane.run(settings, async |plane| {
+            let run = plane.rerun(&run, from).await?;
+            print_message(&format!("{} will run again", run.id));
+            Ok(true)
+        }),
     }
-    Ok(true)
 }
 
 /// Prints the events of a run until it ends. Returns whether it succeeded.
-async fn watch_run(way: &PlaneAccess, question: &PlaneRequest) -> Result<bool, RequestError> {
+async fn watch_run(plane: &PlaneClient, id: &str) -> PlaneResult<bool> {
     let mut last_version = 0;
     loop {
-        let run = way.request(question).await?.view;
-        for event in array_items(&run["timeline"]) {
-            let version = event["version"].as_u64().unwrap_or_default();
-            // Each poll returns the whole timeline; the version tells which events are new.
-            if version > last_version {
-                print_line(&event_line(event)).map_err(RequestError::Failed)?;
-                last_version = version;
-            }
+        let RunTimeline { run, timeline } = plane.run(id).await?;
+        // Each poll returns the whole timeline; the version tells which events are new.
+        for event in timeline.iter().filter(|event| event.version > last_version) {
+            print_line(&event_line(event))?;
         }
-        let state: RunState = field_text(&run["state"])
-            .parse()
-            .map_err(|invalid: InvalidInput| RequestError::Failed(invalid.into()))?;
-        if state.is_terminal() {
-            return Ok(state == RunState::Succeeded);
+        last_version = timeline.last().map_or(last_version, |event| event.version);
+        if run.state.is_terminal() {
+            return Ok(run.state == RunState::Succeeded);
         }
         BootClock.sleep(RUN_POLL_INTERVAL).await;
     }
 }
 
-fn array_items(list: &Value) -> &[Value] {
-    list.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn event_line(event: &Value) -> String {
-    let steps = event["steps"].as_object().map_or_else(String::new, |steps| {
+fn event_line(event: &EventView) -> String {
+    let steps = event.body.get("steps").and_then(Value::as_object).map_or_else(String::new, |steps| {
         let moved = |(id, to): (&String, &Value)| format!("{id} {}", to["to"].as_str().unwrap_or("?"));
         steps.iter().map(moved).collect::<Vec<_>>().join(", ")
     });
-    format!("{:<10} {steps}  ({})", field_text(&event["to"]), field_text(&event["why"]))
+    format!("{:<10} {steps}  ({})", event_field(event, "to"), event_field(event, "why"))
 }
 
-fn run_row(run: &Value) -> Vec<String> {
-    let steps = run["steps"].as_object();
-    let all = steps.map_or(0, serde_json::Map::len);
-    let over = |step: &&Value| {
-        // An unknown status of a newer plane counts as not ended.
-        let status: Option<StepStatus> = serde_json::from_value(step["status"].clone()).ok();
-        status.is_some_and(StepStatus::is_terminal)
-    };
-    let ended = steps.map_or(0, |steps| steps.values().filter(over).count());
+fn run_row(view: &RunView) -> Vec<String> {
+    let steps = &view.run.steps;
+    let ended = steps.values().filter(|step| step.status.is_terminal()).count();
     vec![
-        field_text(&run["id"]),
-        field_text(&run["workflow"]["name"]),
-        field_text(&run["state"]),
-        format!("{ended}/{all}"),
-        age_text(run),
+        view.id.clone(),
+        view.run.workflow.name.clone(),
+        view.state.to_string(),
+        format!("{ended}/{}", steps.len()),
+        age_text(view.now_ms, view.updated_ms),
     ]
 }
 
-fn print_run(run: &Value) -> anyhow::Result<()> {
-    print_line(&format!(
-        "{}  {}  {}",
-        field_text(&run["id"]),
-        field_text(&run["workflow"]["name"]),
-        field_text(&run["state"])
-    ))?;
-    // `steps` is a map without order; the workflow's list has the order of the file.
-    let row = |step: &Value| {
-        let id = field_text(&step["id"]);
-        let at = &run["steps"][&id];
-        let why = at["why"].as_str().unwrap_or_default().to_owned();
-        let [status, attempt, job] = ["status", "attempt", "job"].map(|field| field_text(&at[field]));
-        vec![id, status, attempt, job, why]
-    };
-    let rows = array_items(&run["workflow"]["steps"]).iter().map(row).collect();
-    print_table(&["STEP", "STATUS", "ATTEMPT", "JOB", "WHY"], rows)?;
+fn print_run(RunTimeline { run: view, timeline }: &RunTimeline) -> anyhow::Result<()> {
+    let run = &view.run;
+    print_line(&format!("{}  {}  {}", view.id, run.workflow.name, view.state))?;
+    // `steps` of a run is a map without order; the workflow's list has the order of the file.
+    let rows = run.workflow.steps.iter().map(|step| {
+        let at = run.steps.get(&step.id);
+        let of = |field: fn(&StepRun) -> String| at.map_or_else(|| "-".to_owned(), field);
+        vec![
+            step.id.clone(),
+            of(|at| at.status.to_string()),
+            of(|at| at.attempt.to_string()),
+            of(|at| or_dash(at.job.as_deref())),
+            at.and_then(|at| at.why.clone()).unwrap_or_default(),
+        ]
+    });
+    print_table(&["STEP", "STATUS", "ATTEMPT", "JOB", "WHY"], rows.collect())?;
     print_line("")?;
-    let mut timeline = array_items(&run["timeline"]).iter();
-    timeline.try_for_each(|event| print_line(&event_line(event)))
+    timeline.iter().try_for_each(|event| print_line(&event_line(event)))
 }

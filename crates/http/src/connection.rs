@@ -67,6 +67,13 @@ impl HttpResponse {
     }
 }
 
+/// A document as the body of a request.
+pub(crate) fn to_json(document: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(document).map_err(|err| {
+        crate::options::misconfigured(format!("the question cannot be written as JSON: {err}"))
+    })
+}
+
 impl fmt::Debug for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The body may contain a token.
@@ -105,37 +112,28 @@ impl Connections {
         path: &str,
         document: &T,
     ) -> Result<HttpResponse, StoreError> {
-        let body = serde_json::to_vec(document).map_err(|err| {
-            crate::options::misconfigured(format!("the question cannot be written as JSON: {err}"))
-        })?;
-        self.call(Method::POST, path, Bytes::from(body)).await
-    }
-
-    /// Sends a text of this media type with PUT.
-    pub(crate) async fn put(
-        &self,
-        path: &str,
-        kind: &'static str,
-        text: String,
-    ) -> Result<HttpResponse, StoreError> {
-        let mut request = self.request(Method::PUT, path, Bytes::from(text))?;
-        let kind = HeaderValue::from_static(kind);
-        request.headers_mut().insert(CONTENT_TYPE, kind);
-        self.send(request).await
+        self.call(Method::POST, path, "application/json", Bytes::from(to_json(document)?)).await
     }
 
     /// Sends GET and reads the response.
     pub(crate) async fn get(&self, path: &str) -> Result<HttpResponse, StoreError> {
-        self.call(Method::GET, path, Bytes::new()).await
+        self.call(Method::GET, path, "application/json", Bytes::new()).await
     }
 
-    /// Sends DELETE and reads the response.
-    pub(crate) async fn delete(&self, path: &str) -> Result<HttpResponse, StoreError> {
-        self.call(Method::DELETE, path, Bytes::new()).await
-    }
-
-    async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<HttpResponse, StoreError> {
-        self.send(self.request(method, path, body)?).await
+    /// Sends a body of this media type, or none if it is empty, and reads the response.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &'static str,
+        body: Bytes,
+    ) -> Result<HttpResponse, StoreError> {
+        let typed = !body.is_empty();
+        let mut request = self.request(method, path, body)?;
+        if typed {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        }
+        self.send(request).await
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<HttpResponse, StoreError> {
@@ -186,9 +184,6 @@ impl Connections {
             .uri(format!("{}{path}", self.options.path))
             .header(HOST, self.host.clone())
             .header(ACCEPT, "application/json");
-        if !body.is_empty() {
-            request = request.header(CONTENT_TYPE, "application/json");
-        }
         if let Some(token) = self.options.token()? {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
             let mut value = value

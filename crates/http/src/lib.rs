@@ -50,7 +50,7 @@ mod wake;
 pub use leasehold_wire as wire;
 
 pub use backend::HttpBackend;
-pub use daemon::{DaemonClient, DaemonResult};
+pub use daemon::{ApiRequest, DaemonClient, DaemonResult};
 pub use environment::{Connector, Environment, Stream};
 pub use events::{EventStream, ServerEvent};
 pub use examine::examine;

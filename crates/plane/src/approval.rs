@@ -5,6 +5,7 @@
 
 use leasehold_core::Hold;
 use leasehold_wire::ErrorCode;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::PlaneError;
@@ -16,7 +17,7 @@ use crate::state::JobState;
 const APPROVAL_CLASS: &str = "approval";
 
 /// A person's decision about a job.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct DecisionRequest {
     /// The person that decides. Must not be empty.
     pub by: String,

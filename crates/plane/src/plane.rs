@@ -45,6 +45,24 @@ pub enum CancelResponse {
     AlreadyEnded(Job),
 }
 
+impl CancelResponse {
+    /// The job, and whether its owner was only asked to stop. A repeated cancel succeeds.
+    ///
+    /// # Errors
+    /// `terminal`: the job has ended in another state.
+    pub fn into_job(self) -> Result<(Job, bool), PlaneError> {
+        match self {
+            Self::Cancelled(job) => Ok((job, false)),
+            Self::Requested(job) => Ok((job, true)),
+            Self::AlreadyEnded(job) if job.state == JobState::Cancelled => Ok((job, false)),
+            Self::AlreadyEnded(job) => Err(PlaneError::Conflict {
+                code: ErrorCode::Terminal,
+                what: format!("job {} has ended as {}", job.id, job.state),
+            }),
+        }
+    }
+}
+
 impl Plane {
     /// A plane on these locks and this store.
     ///

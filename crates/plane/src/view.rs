@@ -1,6 +1,7 @@
-//! Jobs, runs and events as JSON documents, as the CLI prints them and the daemon returns them.
+//! Jobs, runs, events and lists of them as JSON documents: what the daemon returns, its clients read, and the
+//! CLI prints.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::job::Job;
@@ -13,7 +14,7 @@ use crate::workflow::{Run, RunState};
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// A job as displayed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobView {
     /// Grows when a field changes its meaning.
@@ -57,7 +58,7 @@ impl From<Job> for JobView {
 }
 
 /// A run as displayed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RunView {
     /// Grows when a field changes its meaning.
@@ -94,20 +95,8 @@ impl From<Run> for RunView {
     }
 }
 
-/// A job as a JSON value.
-#[must_use]
-pub fn job_json(job: &Job) -> Value {
-    serde_json::to_value(JobView::from(job.clone())).unwrap_or_default()
-}
-
-/// A run as a JSON value.
-#[must_use]
-pub fn run_json(run: &Run) -> Value {
-    serde_json::to_value(RunView::from(run.clone())).unwrap_or_default()
-}
-
 /// An event of a job or a run. Each write makes one.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EventView {
     /// Grows when a field changes its meaning.
@@ -136,4 +125,77 @@ impl From<&DocumentEvent> for EventView {
 #[must_use]
 pub fn event_json(event: &DocumentEvent) -> Value {
     serde_json::to_value(EventView::from(event)).unwrap_or_default()
+}
+
+/// A list of jobs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Jobs))]
+pub struct JobList {
+    /// Increases when a field changes its meaning.
+    pub schema_version: u32,
+    /// The jobs, most urgent first.
+    pub jobs: Vec<JobView>,
+}
+
+/// The jobs that wait for a decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Approvals))]
+pub struct ApprovalList {
+    /// Increases when a field changes its meaning.
+    pub schema_version: u32,
+    /// The waiting jobs.
+    pub approvals: Vec<JobView>,
+}
+
+/// A list of runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Runs))]
+pub struct RunList {
+    /// Increases when a field changes its meaning.
+    pub schema_version: u32,
+    /// The matching runs.
+    pub runs: Vec<RunView>,
+}
+
+/// The events of a job or a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Events))]
+pub struct EventList {
+    /// Increases when a field changes its meaning.
+    pub schema_version: u32,
+    /// The id of the job or run.
+    pub id: String,
+    /// The events, oldest first.
+    pub events: Vec<EventView>,
+}
+
+/// The workflow that was stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Applied))]
+pub struct AppliedWorkflow {
+    /// Increases when a field changes its meaning.
+    pub schema_version: u32,
+    /// The workflow's name.
+    pub name: String,
+    /// The workflow's version; unchanged if the file was the same.
+    pub version: u64,
+}
+
+/// The reason for an action.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Why))]
+pub struct ReasonRequest {
+    /// The reason; appears in the history and the audit log.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 512))]
+    pub reason: String,
+}
+
+/// The step from which to run again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Rerun))]
+pub struct RerunRequest {
+    /// The id of the first step to run again.
+    pub from: String,
 }

@@ -8,8 +8,7 @@
 //!
 //! Map of the modules:
 //!
-//! - `api`: `routes` (the route table), `openapi`, `document` (extractors), `problem` (error
-//!   responses), and the handlers: `locks` (client-kept leases), `holds` (daemon-kept holds), `plane`
+//! - `api`: `routes` (the route table), `openapi`, `document` (extractors), and the handlers: `locks` (client-kept leases), `holds` (daemon-kept holds), `plane`
 //!   (jobs, approvals, workflows, runs), `policies`, `events`, `history`, `drills`, `health`,
 //!   `metrics`, `whoami`, `dashboard`.
 //! - [`auth`]: identities, rights, rate limits, and the gate.
@@ -17,7 +16,8 @@
 //!   `scrape` (a listener for metrics only).
 //! - `state`: `app` (what handlers share), `state_db` (the daemon's SQLite file), `audit`
 //!   (hash-chained log), `record` (events, metrics, history), `metrics_registry`, `waiters`,
-//!   `wait_slots`, `undo` (acquires whose callers disconnected).
+//!   `wait_slots`, `holds` (kept for clients), `undo` (acquires whose callers disconnected).
+//! - `problem`: error responses. Requests go `transport`, `auth`, `api`, `state`; `state` uses none of the others' handlers.
 //! - `server` (start and stop), `config`, `environment` (clock, randomness).
 //!
 //! Terms: see `docs/glossary.md`.
@@ -40,17 +40,18 @@ mod api;
 pub mod auth;
 mod config;
 mod environment;
+mod problem;
 mod server;
 mod state;
 mod transport;
 
 pub use api::document::Caller;
 pub use api::openapi::document as openapi_document;
-pub use api::problem::Refusal;
-pub use api::routes::Mount;
+pub use api::routes::{Mount, required_grant};
 pub use config::{Config, TlsFiles};
 pub use environment::Environment;
 pub use leasehold_wire::ErrorCode;
+pub use problem::Refusal;
 pub use server::{Server, StartError, UnboundServer};
 pub use state::audit::{ChainHead, verify as verify_audit};
 pub use state::metrics_registry::MetricsRegistry;

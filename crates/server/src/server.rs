@@ -14,15 +14,15 @@ use leasehold_plane::Plane;
 use leasehold_plane::scheduler::Scheduler;
 use tokio::net::TcpListener;
 
-use crate::api::holds;
-use crate::api::plane::ServedPlane;
 use crate::api::routes::{Mount, router};
 use crate::auth::{Rules, Tokens};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::state::app::{App, ServerSetup, TokenKey};
 use crate::state::audit::Audit;
+use crate::state::holds;
 use crate::state::record::{Feed, History, Recorder};
+use crate::state::served_plane::ServedPlane;
 use crate::state::state_db::StateDb;
 use crate::transport::connection::Connections;
 use crate::transport::listener::ConnectionListener;

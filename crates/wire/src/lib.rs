@@ -1,5 +1,5 @@
-//! The JSON types of the lock routes and the error codes of the HTTP API, shared by daemon and
-//! clients.
+//! The JSON types of the routes for locks, holds, history and policies, and the error codes of the HTTP
+//! API, shared by daemon and clients. The documents of the control plane are in `leasehold-plane`.
 //!
 //! Times are whole milliseconds, with the unit in the field's name. Fences are decimal strings. An
 //! unknown field is an error. Tokens travel in bodies only, never in a URL.
@@ -8,19 +8,27 @@
 
 mod acquire;
 mod error_code;
+mod history;
+mod hold;
 mod lease;
+mod policy;
 mod problem;
 mod release;
 mod renew;
 mod secret;
+mod whoami;
 
 pub use acquire::{Acquire, Granted, ModeWord, Wait, Waited};
 pub use error_code::ErrorCode;
+pub use history::{HistoryPage, HoldRecord};
+pub use hold::{HoldRequest, HoldView};
 pub use lease::{LockList, LockView, StoreView};
+pub use policy::{ClassValueView, ClassView, PolicyChangeList, PolicyChangeView, PolicyList, PolicyOverride};
 pub use problem::Problem;
 pub use release::{Break, Broken, Release, Released};
 pub use renew::{Renew, RenewBatch, RenewItem, Renewals, RenewedView};
 pub use secret::Secret;
+pub use whoami::WhoAmI;
 
 use std::time::Duration;
 

@@ -4,8 +4,8 @@
 
 use anyhow::{Context, bail};
 use leasehold::StoreUrl;
+use leasehold::http::wire::HistoryPage;
 use leasehold_advise::{Evidence, source};
-use serde_json::Value;
 
 use crate::config::Settings;
 use crate::session::StoreSession;
@@ -39,11 +39,9 @@ pub(super) fn read_from_daemon(settings: &Settings, url: &str, class: &str) -> a
             Err(problem) => bail!("{} refuses: {}", session.url, problem.detail),
         };
         held = held.merge(source::parse_history(&page, class)?.held);
-        let document: Value = serde_json::from_str(&page)?;
-        let rows = document["holds"].as_array().map_or(0, Vec::len);
-        let last = document["holds"].as_array().and_then(|rows| rows.last()?["seq"].as_u64());
-        match last {
-            Some(seq) if rows == HISTORY_PAGE_ROWS => before = format!("&before={seq}"),
+        let HistoryPage { holds } = serde_json::from_str(&page)?;
+        match holds.last() {
+            Some(last) if holds.len() == HISTORY_PAGE_ROWS => before = format!("&before={}", last.seq),
             _ => break,
         }
     }

@@ -1,11 +1,13 @@
 //! `leasehold plane`: runs a replica of the control plane; and the access of other verbs to the plane.
 //!
-//! `replica` runs one replica until a signal stops it. `request` lists the requests of the verbs, `access` sends them to a store or a daemon, `print` prints the responses.
+//! `replica` runs one replica until a signal stops it. `client` has the requests of the verbs, which `through_store` and
+//! `through_daemon` send; `print` prints the responses.
 
-pub(crate) mod access;
+pub(crate) mod client;
 pub(crate) mod print;
 mod replica;
-pub(crate) mod request;
+mod through_daemon;
+mod through_store;
 
 use std::sync::Arc;
 

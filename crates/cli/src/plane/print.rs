@@ -1,8 +1,10 @@
-//! Prints the JSON documents of jobs and runs as tables, lines or JSON.
+//! Prints jobs and runs as tables, lines or JSON.
 
 use std::io::Write;
 use std::time::Duration;
 
+use leasehold_plane::view::EventView;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::ListFormat;
@@ -12,8 +14,9 @@ pub(crate) fn print_line(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{value:#}")?;
+pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
+    // Through a `Value`, whose keys are sorted.
+    writeln!(std::io::stdout(), "{:#}", json!(document))?;
     Ok(())
 }
 
@@ -32,35 +35,38 @@ pub(crate) fn print_table(heads: &[&str], rows: Vec<Vec<String>>) -> anyhow::Res
     Ok(())
 }
 
-/// Prints a list in the chosen format; `kind` is the name of the list in JSON.
-pub(crate) fn print_list(
+/// Prints a list in the chosen format; `kind` is the name of the list in JSON. A row begins with the id.
+pub(crate) fn print_list<T: Serialize>(
     kind: &str,
-    list: &Value,
+    all: &[T],
     output: ListFormat,
     heads: &[&str],
-    row: impl Fn(&Value) -> Vec<String>,
+    row: impl Fn(&T) -> Vec<String>,
 ) -> anyhow::Result<()> {
-    let all = list.as_array().map(Vec::as_slice).unwrap_or_default();
     match output {
         ListFormat::Table | ListFormat::Wide => print_table(heads, all.iter().map(row).collect()),
         ListFormat::Json => print_json(&json!({"schema_version": 1, kind: all})),
-        ListFormat::Jsonl => all.iter().try_for_each(|one| print_line(&one.to_string())),
-        ListFormat::Name => all.iter().try_for_each(|one| print_line(&field_text(&one["id"]))),
+        ListFormat::Jsonl => all.iter().try_for_each(|one| print_line(&json!(one).to_string())),
+        ListFormat::Name => all.iter().try_for_each(|one| print_line(&row(one).swap_remove(0))),
     }
 }
 
-/// A field as text; `-` if it is missing.
-pub(crate) fn field_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".into(),
-        other => other.to_string(),
+/// A field of an event as text; `-` if the event has none.
+pub(crate) fn event_field(event: &EventView, field: &str) -> String {
+    match event.body.get(field) {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => "-".into(),
+        Some(other) => other.to_string(),
     }
+}
+
+/// The text, or `-`.
+pub(crate) fn or_dash(text: Option<&str>) -> String {
+    text.unwrap_or("-").to_owned()
 }
 
 /// The time since a job or run was last written.
-pub(crate) fn age_text(view: &Value) -> String {
+pub(crate) fn age_text(now_ms: u64, updated_ms: u64) -> String {
     // Both times come from the plane's clock, so the clock of this host does not matter.
-    let at = |field: &str| view[field].as_u64().unwrap_or_default();
-    crate::lease::short_duration(Duration::from_millis(at("now_ms").saturating_sub(at("updated_ms"))))
+    crate::lease::short_duration(Duration::from_millis(now_ms.saturating_sub(updated_ms)))
 }

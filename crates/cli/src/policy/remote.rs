@@ -4,9 +4,9 @@ use std::io::Write;
 
 use anyhow::{Context, bail};
 use comfy_table::{Table, presets};
+use leasehold::http::wire::{ClassView, PolicyChangeList, PolicyChangeView, PolicyList, PolicyOverride};
 use leasehold::http::{DaemonClient, DaemonResult};
 use leasehold::policy::duration::human;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::PolicyCommand;
@@ -16,36 +16,6 @@ use crate::daemon;
 use crate::lease::{millis, write_table};
 use crate::message::print_message;
 use crate::session::StoreSession;
-
-#[derive(Debug, Deserialize)]
-struct PolicyList {
-    classes: Vec<ClassView>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ClassView {
-    class: String,
-    values: Vec<ValueView>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ValueView {
-    field: String,
-    value: String,
-    origin: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct ChangeView {
-    class: String,
-    change: String,
-    at: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ChangeList {
-    changes: Vec<ChangeView>,
-}
 
 /// The daemon, if the store is one.
 pub(super) fn open_daemon(settings: &Settings) -> anyhow::Result<Option<(DaemonClient, StoreSession)>> {
@@ -104,14 +74,14 @@ pub(super) fn set_override(settings: &Settings, command: &PolicyCommand) -> anyh
         // Unreachable: `main` passes only `Set`.
         bail!("this is a part of `leasehold policy set`");
     };
-    let want = json!({
-        "field": field,
-        "value": value,
+    let want = PolicyOverride {
+        field: field.clone(),
+        value: value.clone(),
         // The daemon knows the API token but not the user, so the reason names the user.
-        "reason": format!("{reason} ({})", crate::audit::actor()),
-        "lasting_ms": millis(*lasting),
-    });
-    let changed: ChangeView = fetch(&session, daemon.post(&["policies", class, "overrides"], &want))?;
+        reason: format!("{reason} ({})", crate::audit::actor()),
+        lasting_ms: millis(*lasting),
+    };
+    let changed: PolicyChangeView = fetch(&session, daemon.post(&["policies", class, "overrides"], &want))?;
     print_message(&format!("{}, for {}", changed.change, human(*lasting)));
     Ok(true)
 }
@@ -121,13 +91,11 @@ pub(super) fn print_history(settings: &Settings, output: ReportFormat) -> anyhow
     let Some((daemon, session)) = open_daemon(settings)? else {
         return daemon_required(settings, "tell how policies were changed");
     };
-    let changes = fetch(&session, daemon.get::<ChangeList>(&["policy-history"]))?.changes;
+    let changes = fetch(&session, daemon.get::<PolicyChangeList>(&["policy-history"]))?.changes;
     let mut out = anstream::stdout().lock();
     if output == ReportFormat::Json {
-        let changes: Vec<_> = changes
-            .into_iter()
-            .map(|change| json!({ "at": change.at, "class": change.class, "change": change.change }))
-            .collect();
+        let document = |change: &PolicyChangeView| json!({ "at": change.at, "class": change.class, "change": change.change });
+        let changes: Vec<_> = changes.iter().map(document).collect();
         writeln!(out, "{:#}", json!({ "schema_version": 1, "changes": changes }))?;
         return Ok(true);
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{Hold, Name};
 use leasehold_wire::ErrorCode;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::definition::Workflow;
@@ -16,18 +17,22 @@ use crate::store::{
     DocumentEvent, DocumentKind, DocumentQuery, Revision, WriteRefusal, WriteRequest, WriteResponse,
 };
 
-/// A request to start a run.
-#[derive(Debug, Clone, Default)]
+/// A run to be started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Start))]
 pub struct StartRunRequest {
-    /// The workflow's name.
+    /// The workflow to run.
     pub workflow: String,
     /// The run's id; generated if not given.
     pub id: Option<String>,
-    /// The organisation it belongs to; `default` if empty.
+    /// The organisation that the run belongs to; `default` if not given.
+    #[serde(default)]
     pub org: String,
-    /// Input of its jobs.
+    /// The input that is passed to the run's jobs.
+    #[serde(default)]
     pub input: Value,
-    /// Idempotency key: another start with the same key returns the same run.
+    /// Another start with the same key is the same run.
     pub key: Option<String>,
 }
 

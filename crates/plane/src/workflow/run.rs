@@ -107,6 +107,13 @@ impl StepStatus {
     }
 }
 
+impl fmt::Display for StepStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The name in the documents.
+        self.serialize(f)
+    }
+}
+
 /// The progress of one step in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -3,6 +3,8 @@
 //! Each failure to parse is a [`Refusal`] with a problem document, never axum's default text. axum's
 //! `Path` cannot fail in a handler: the gate has refused a path that is not UTF-8.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
@@ -15,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::api::problem::Refusal;
-use crate::auth::{Principal, Target};
+use crate::auth::{Principal, Target, TargetSource};
 
 /// A JSON document as request body or response body.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ impl<T: Serialize> IntoResponse for JsonBody<T> {
     }
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Send + Sync + 'static> FromRequest<S> for JsonBody<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
@@ -47,11 +49,31 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
                 "the body must be JSON; send content-type: application/json",
             ));
         }
+        let (mut parts, body) = request.into_parts();
+        if let Some(ParsedBody(document)) = parts.extensions.remove() {
+            return Ok(Self(document));
+        }
         // The gate has already read the body within its size and time limits, so this does not
         // wait.
-        let body = request.into_body().collect().await.map_err(|_| body_cut_off())?;
+        let body = body.collect().await.map_err(|_| body_cut_off())?;
         parse_json(&body.to_bytes()).map(Self)
     }
+}
+
+/// A body that the gate had to parse, because it names the target.
+#[derive(Clone)]
+struct ParsedBody<T>(T);
+
+/// A target that `target` finds in the request's document.
+pub(crate) fn target_in_body<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    target: impl Fn(&T) -> Result<Target, Refusal> + Send + Sync + 'static,
+) -> TargetSource {
+    TargetSource::Document(Arc::new(move |body, documents| {
+        let document: T = parse_json(body)?;
+        let found = target(&document)?;
+        documents.insert(ParsedBody(document));
+        Ok(found)
+    }))
 }
 
 fn is_json(kind: &[u8]) -> bool {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use leasehold_wire::{ErrorCode, Problem};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use leasehold_wire::{ErrorCode, HistoryPage, Problem};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::api::document::{Caller, JsonBody, QueryParams};
 use crate::api::locks::check_prefix;
 use crate::api::problem::Refusal;
 use crate::auth::Role;
 use crate::state::app::App;
-use crate::state::record::{HistoryFilter, HistoryRow};
+use crate::state::record::HistoryFilter;
 
 const MAX_HISTORY_PAGE: usize = 1000;
 
@@ -35,18 +35,11 @@ pub(crate) struct HistoryQuery {
     before: Option<String>,
 }
 
-/// A page of the history.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Past {
-    /// The holds, newest first.
-    holds: Vec<HistoryRow>,
-}
-
 /// Read the history of holds
 #[utoipa::path(
     get, path = "/v1/history", tag = "daemon", operation_id = "readHistory", params(HistoryQuery),
     responses(
-        (status = 200, description = "Newest first", body = Past),
+        (status = 200, description = "Newest first", body = HistoryPage),
         (status = 503, description = "The daemon's own file cannot be read", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -54,7 +47,7 @@ pub(crate) async fn read(
     State(app): State<Arc<App>>,
     Caller(who): Caller,
     QueryParams(which): QueryParams<HistoryQuery>,
-) -> Result<JsonBody<Past>, Refusal> {
+) -> Result<JsonBody<HistoryPage>, Refusal> {
     let wanted = HistoryFilter {
         prefix: check_prefix(which.prefix)?,
         limit: usize::try_from(parse_number("limit", which.limit, 1, 1000)?.unwrap_or(100))
@@ -63,7 +56,7 @@ pub(crate) async fn read(
     };
     let seen = move |name: &leasehold::Name| who.covers(Role::Read, name);
     let holds = app.recorder.history.read(wanted, seen).await;
-    holds.map(|holds| JsonBody(Past { holds })).map_err(state_db_unavailable)
+    holds.map(|holds| JsonBody(HistoryPage { holds })).map_err(state_db_unavailable)
 }
 
 /// The error response when the daemon's database cannot be read.

@@ -3,6 +3,7 @@
 pub(crate) mod dashboard;
 pub(crate) mod document;
 pub(crate) mod drills;
+pub(crate) mod error_responses;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod history;
@@ -12,6 +13,7 @@ pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod plane;
 pub(crate) mod policies;
-pub(crate) mod problem;
 pub(crate) mod routes;
 pub(crate) mod whoami;
+
+pub(crate) use crate::problem;

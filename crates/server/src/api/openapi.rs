@@ -9,8 +9,8 @@ use http::header::CONTENT_TYPE;
 use leasehold_wire::Problem;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
+use crate::api::error_responses::problem_response;
 use crate::api::routes::RouteTable;
 use crate::state::app::App;
 
@@ -53,18 +53,9 @@ fn add_common_responses(api: &mut utoipa::openapi::OpenApi) {
             [&mut item.get, &mut item.post, &mut item.put, &mut item.delete].into_iter().flatten()
         {
             for (status, description) in &statuses {
-                let missing = || {
-                    let schema = RefOr::Ref(Ref::from_schema_name("Problem"));
-                    let content = ContentBuilder::new().schema(Some(schema)).build();
-                    let response = ResponseBuilder::new().description(*description);
-                    RefOr::T(response.content("application/problem+json", content).build())
-                };
-                operation
-                    .responses
-                    .responses
-                    .entry((*status).to_owned())
-                    // A route's own description of a status is more specific and stays.
-                    .or_insert_with(missing);
+                let stated = operation.responses.responses.entry((*status).to_owned());
+                // A route's own description of a status is more specific and stays.
+                stated.or_insert_with(|| problem_response(description));
             }
         }
     }

@@ -5,97 +5,31 @@ use std::time::Duration;
 
 use axum::extract::{Path, State};
 use leasehold::policy::Origin;
-use leasehold_wire::{ErrorCode, Problem, millis};
+use leasehold_wire::{
+    ClassValueView, ClassView, ErrorCode, PolicyChangeList, PolicyChangeView, PolicyList, PolicyOverride,
+    Problem, millis,
+};
 use rusqlite::params;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::api::document::{Caller, JsonBody};
+use crate::api::error_responses::NoSuchClass;
 use crate::api::history::state_db_unavailable;
 use crate::api::problem::Refusal;
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
 use crate::state::record::format_micros;
 
-/// One value of a class and where it comes from.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ValueView {
-    /// The value's path, for example `renew.every`.
-    field: String,
-    /// The value in force.
-    value: String,
-    /// Where the value comes from: a default, a file or an override.
-    origin: String,
-    /// If overridden: the time until it reverts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reverts_in_ms: Option<u64>,
-}
-
-/// A class in force, with all its values.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ClassView {
-    /// The class's name.
-    class: String,
-    /// Every value of the class.
-    values: Vec<ValueView>,
-}
-
-/// All classes.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Policies {
-    /// The classes, ordered by name.
-    classes: Vec<ClassView>,
-}
-
-/// The body of `POST /v1/policies/{class}/overrides`.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Override {
-    /// The value to override, for example `acquire.on_error`.
-    #[schema(min_length = 1, max_length = 64)]
-    field: String,
-    /// The new value, written as in a policy file.
-    #[schema(min_length = 1, max_length = 128)]
-    value: String,
-    /// The reason; every reader of the policy sees it.
-    #[schema(min_length = 1, max_length = 512)]
-    reason: String,
-    /// How long the override lasts; then it reverts by itself.
-    #[schema(minimum = 1000, maximum = 604_800_000)]
-    lasting_ms: u64,
-}
-
-/// One change of a class.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ChangeView {
-    /// The class that changed.
-    class: String,
-    /// The field, its old and new value and the reason, in one line.
-    change: String,
-    /// The time of the change; missing in the response to the change itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime, value_type = Option<String>)]
-    at: Option<String>,
-}
-
-/// The changes of all classes.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Changes {
-    /// The changes, newest first.
-    changes: Vec<ChangeView>,
-}
-
 /// Show the classes in force
 ///
 /// Each value is shown with its origin.
 #[utoipa::path(
     get, path = "/v1/policies", tag = "policies", operation_id = "listPolicies",
-    responses((status = 200, description = "All classes", body = Policies)),
+    responses((status = 200, description = "All classes", body = PolicyList)),
 )]
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<JsonBody<Policies>, Refusal> {
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<JsonBody<PolicyList>, Refusal> {
     let names = app.locks.policies().classes();
     let classes = names.iter().map(|name| class_view(&app, name)).collect::<Result<_, _>>()?;
-    Ok(JsonBody(Policies { classes }))
+    Ok(JsonBody(PolicyList { classes }))
 }
 
 /// Show a class
@@ -104,7 +38,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<JsonBody<Policie
     params(("class" = String, Path, description = "The class", min_length = 1, max_length = 64)),
     responses(
         (status = 200, description = "The class", body = ClassView),
-        (status = 404, description = "There is no such class", body = Problem, content_type = "application/problem+json"),
+        NoSuchClass,
     ),
 )]
 pub(crate) async fn show(
@@ -129,7 +63,7 @@ fn class_view(app: &App, class: &str) -> Result<ClassView, Refusal> {
             Some(Origin::Override { until, .. }) => Some(millis(until.since(resolved.at))),
             _ => None,
         };
-        ValueView { field, value, origin, reverts_in_ms }
+        ClassValueView { field, value, origin, reverts_in_ms }
     };
     Ok(ClassView { class: class.to_owned(), values: resolved.rows().into_iter().map(value).collect() })
 }
@@ -140,18 +74,18 @@ fn class_view(app: &App, class: &str) -> Result<ClassView, Refusal> {
 #[utoipa::path(
     post, path = "/v1/policies/{class}/overrides", tag = "policies", operation_id = "overridePolicy",
     params(("class" = String, Path, description = "The class", min_length = 1, max_length = 64)),
-    request_body = Override,
+    request_body = PolicyOverride,
     responses(
-        (status = 200, description = "In force", body = ChangeView),
-        (status = 404, description = "There is no such class", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "In force", body = PolicyChangeView),
+        NoSuchClass,
     ),
 )]
 pub(crate) async fn set(
     State(app): State<Arc<App>>,
     Caller(who): Caller,
     Path(class): Path<String>,
-    JsonBody(want): JsonBody<Override>,
-) -> Result<JsonBody<ChangeView>, Refusal> {
+    JsonBody(want): JsonBody<PolicyOverride>,
+) -> Result<JsonBody<PolicyChangeView>, Refusal> {
     require_class(&app, &class)?;
     let lasting = crate::api::locks::parse_duration("lasting_ms", Some(want.lasting_ms), 1000, 604_800_000)?;
     let lasting = lasting.unwrap_or(Duration::from_secs(1));
@@ -164,7 +98,7 @@ pub(crate) async fn set(
     // The stored reason names the caller, so the policy history shows who made the change.
     let reason = format!("{}: {}", who.id(), want.reason);
     let change = app.locks.set_policy(&class, &want.field, &want.value, &reason, lasting)?;
-    Ok(JsonBody(ChangeView { class, change: change.to_string(), at: None }))
+    Ok(JsonBody(PolicyChangeView { class, change: change.to_string(), at: None }))
 }
 
 /// Take an override back
@@ -175,7 +109,7 @@ pub(crate) async fn set(
         ("field" = String, Path, description = "Which value, e.g. acquire.on_error", min_length = 1, max_length = 64),
     ),
     responses(
-        (status = 200, description = "Taken back", body = ChangeView),
+        (status = 200, description = "Taken back", body = PolicyChangeView),
         (status = 404, description = "There is no such class or override", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -183,13 +117,13 @@ pub(crate) async fn clear(
     State(app): State<Arc<App>>,
     Caller(who): Caller,
     Path((class, field)): Path<(String, String)>,
-) -> Result<JsonBody<ChangeView>, Refusal> {
+) -> Result<JsonBody<PolicyChangeView>, Refusal> {
     require_class(&app, &class)?;
     let act = AuditEntry::new("policy.clear", &who).detail(&format!("{class}.{field}"));
     require_audited(app.audit.record_before(act).await)?;
     let change =
         app.locks.clear_policy(&class, &field).map_err(|invalid| Refusal::not_found(&invalid.to_string()))?;
-    Ok(JsonBody(ChangeView { class, change: change.to_string(), at: None }))
+    Ok(JsonBody(PolicyChangeView { class, change: change.to_string(), at: None }))
 }
 
 /// Read what changed
@@ -197,16 +131,16 @@ pub(crate) async fn clear(
 /// Every change of every class, by an operator, a file or an expired override.
 #[utoipa::path(
     get, path = "/v1/policy-history", tag = "policies", operation_id = "readPolicyHistory",
-    responses((status = 200, description = "Newest first, at most a thousand", body = Changes)),
+    responses((status = 200, description = "Newest first, at most a thousand", body = PolicyChangeList)),
 )]
-pub(crate) async fn history(State(app): State<Arc<App>>) -> Result<JsonBody<Changes>, Refusal> {
+pub(crate) async fn history(State(app): State<Arc<App>>) -> Result<JsonBody<PolicyChangeList>, Refusal> {
     let changes = app
         .state_db
         .read(|db| {
             let mut statement = db
                 .prepare_cached("SELECT at, class, change FROM policy_change ORDER BY seq DESC LIMIT 1000")?;
             let rows = statement.query_map(params![], |row| {
-                Ok(ChangeView {
+                Ok(PolicyChangeView {
                     at: Some(format_micros(row.get(0)?)),
                     class: row.get(1)?,
                     change: row.get(2)?,
@@ -215,7 +149,7 @@ pub(crate) async fn history(State(app): State<Arc<App>>) -> Result<JsonBody<Chan
             rows.collect()
         })
         .await;
-    changes.map(|changes| JsonBody(Changes { changes })).map_err(state_db_unavailable)
+    changes.map(|changes| JsonBody(PolicyChangeList { changes })).map_err(state_db_unavailable)
 }
 
 /// Refuses an admin action whose audit line is not on the disk.

@@ -7,6 +7,8 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get};
 use http::Method;
+use leasehold::Name;
+use leasehold_wire::HoldRequest;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
@@ -14,8 +16,9 @@ use utoipa_axum::routes;
 use super::{
     dashboard, drills, events, health, history, holds, locks, metrics, openapi, plane, policies, whoami,
 };
+use crate::api::document::target_in_body;
 use crate::auth::gate::{self, Gate};
-use crate::auth::{Role, Rule, Rules, TargetSource};
+use crate::auth::{Role, Rule, Rules, Target, TargetSource};
 use crate::state::app::App;
 
 /// A router of another crate with the rules of its routes. See [`auth::Rule`](crate::auth::Rule).
@@ -43,7 +46,7 @@ impl Mount {
 /// A router, its OpenAPI document and its rules, built together so that no route lacks a rule.
 pub(crate) struct RouteTable {
     router: OpenApiRouter<Arc<App>>,
-    rules: Rules,
+    pub(crate) rules: Rules,
 }
 
 impl RouteTable {
@@ -98,7 +101,8 @@ fn daemon_routes(table: RouteTable) -> RouteTable {
     let read_name = Rule::new(Role::Read, TargetSource::Name);
     let break_name = Rule::new(Role::Admin, TargetSource::Name);
     let renew_many = Rule::new(Role::Hold, TargetSource::Namespace).renewal_budget();
-    let create_hold = Rule::new(Role::Hold, TargetSource::BodyName);
+    let create_hold =
+        Rule::new(Role::Hold, target_in_body(|hold: &HoldRequest| Ok(Target::Name(Name::new(&hold.name)?))));
     table
         .page("/", get(dashboard::page))
         .page("/assets/app.js", get(dashboard::script))
@@ -130,6 +134,13 @@ fn daemon_routes(table: RouteTable) -> RouteTable {
         .route(own(), routes!(policies::history))
         .route(daemon(Role::Read), routes!(drills::read))
         .route(daemon(Role::Read), routes!(metrics::metrics))
+}
+
+/// The grant that a request to a daemon needs, in the form of `token new --grant`. `path` has no leading
+/// `v1`.
+#[must_use]
+pub fn required_grant(method: &Method, path: &[&str], body: &[u8]) -> Option<String> {
+    RouteTable::new(OpenApi::default(), true).rules.required_grant(method, path, body)
 }
 
 /// The daemon's router behind the gate, and the rules of all routes.

@@ -15,13 +15,13 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{Extensions, HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use leasehold::clock::run_until;
 use leasehold_wire::ErrorCode;
 
 use super::{AuthRequest, Grant, Principal, Rule, Rules};
-use crate::api::problem::Refusal;
+use crate::problem::Refusal;
 use crate::state::app::App;
 use crate::transport::browser;
 use crate::transport::peer::Peer;
@@ -198,8 +198,11 @@ impl Gate {
             .await
             .map_err(|_| Refusal::new(ErrorCode::BadRequest, "the path is not UTF-8"))?;
         let params: Vec<_> = params.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let target = rule.target.resolve(&AuthRequest { app: &self.app, parts, params: &params, body })?;
+        let mut documents = Extensions::new();
+        let request = AuthRequest { app: &self.app, parts, params: &params, body };
+        let target = rule.target.resolve(&request, &mut documents)?;
         if who.may(role, &target) {
+            parts.extensions.extend(documents);
             parts.extensions.insert(target);
             Ok(())
         } else if rule.hidden {

@@ -15,6 +15,7 @@ mod tokens;
 pub use grant::{Grant, Role};
 pub use limit::{Rate, RateLimits};
 pub use principal::Principal;
-pub use rule::{AuthRequest, Budget, Rule, Rules, Target, TargetResolver, TargetSource};
+pub(crate) use rule::lock_target;
+pub use rule::{AuthRequest, Budget, DocumentTarget, Rule, Rules, Target, TargetResolver, TargetSource};
 pub use scope::Scope;
 pub use tokens::{NewToken, Tokens, TokensError};

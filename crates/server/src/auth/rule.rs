@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use http::Method;
 use http::request::Parts;
+use http::{Extensions, Method};
 use leasehold::Name;
 
 use super::Role;
-use crate::api::problem::Refusal;
+use crate::problem::Refusal;
 use crate::state::app::App;
 
 /// What a request acts on. A grant must cover it.
@@ -64,6 +64,9 @@ impl AuthRequest<'_> {
 /// A function that determines a request's target, or refuses the request.
 pub type TargetResolver = Arc<dyn Fn(&AuthRequest<'_>) -> Result<Target, Refusal> + Send + Sync>;
 
+/// Parses a body, keeps the document for the handler, and returns the target that it names.
+pub type DocumentTarget = Arc<dyn Fn(&[u8], &mut Extensions) -> Result<Target, Refusal> + Send + Sync>;
+
 /// Where a request names its target.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -76,10 +79,17 @@ pub enum TargetSource {
     Name,
     /// The namespace is the path's `{namespace}`.
     Namespace,
-    /// The lock's name is the field `name` of the JSON body.
-    BodyName,
+    /// The lock `kind:id`, with the path parameter of this name as its id.
+    Lock {
+        /// The first part of the lock's name, for example `job`.
+        kind: &'static str,
+        /// The name of the path parameter.
+        id: &'static str,
+    },
     /// The target is always this namespace.
     Fixed(&'static str),
+    /// The body names the target. The gate parses the body, and the handler gets that document.
+    Document(DocumentTarget),
     /// A function determines the target.
     Resolve(TargetResolver),
 }
@@ -96,26 +106,29 @@ impl TargetSource {
     ///
     /// # Errors
     /// The request does not name a valid target.
-    pub(crate) fn resolve(&self, request: &AuthRequest<'_>) -> Result<Target, Refusal> {
+    pub(crate) fn resolve(
+        &self,
+        request: &AuthRequest<'_>,
+        documents: &mut Extensions,
+    ) -> Result<Target, Refusal> {
+        let param = |name: &str| request.param(name).unwrap_or_default();
         match self {
             Self::Daemon => Ok(Target::Daemon),
             Self::Visible => Ok(Target::Visible),
-            Self::Name => Ok(Target::Name(Name::new(request.param("name").unwrap_or_default())?)),
-            Self::Namespace => {
-                Ok(Target::Namespace(request.param("namespace").unwrap_or_default().to_owned()))
-            }
-            Self::BodyName => {
-                #[derive(serde::Deserialize)]
-                struct NamedBody {
-                    name: String,
-                }
-                let named: NamedBody = crate::api::document::parse_json(request.body)?;
-                Ok(Target::Name(Name::new(&named.name)?))
-            }
+            Self::Name => Ok(Target::Name(Name::new(param("name"))?)),
+            Self::Namespace => Ok(Target::Namespace(param("namespace").to_owned())),
+            Self::Lock { kind, id } => lock_target(kind, param(id)),
             Self::Fixed(namespace) => Ok(Target::Namespace((*namespace).to_owned())),
+            Self::Document(read) => read(request.body, documents),
             Self::Resolve(look) => look(request),
         }
     }
+}
+
+/// The lock `kind:id`.
+pub(crate) fn lock_target(kind: &str, id: &str) -> Result<Target, Refusal> {
+    let name = Name::new(&format!("{kind}:{id}"));
+    name.map(Target::Name).map_err(|invalid| Refusal::invalid("id", invalid.to_string()))
 }
 
 impl fmt::Debug for TargetSource {
@@ -125,8 +138,9 @@ impl fmt::Debug for TargetSource {
             Self::Visible => "own",
             Self::Name => "name",
             Self::Namespace => "namespace",
-            Self::BodyName => "name in the body",
+            Self::Lock { kind, .. } => kind,
             Self::Fixed(namespace) => namespace,
+            Self::Document(_) => "in the body",
             Self::Resolve(_) => "looked up",
         })
     }
@@ -216,6 +230,30 @@ impl Rules {
         self.0.get(path)?.get(method)
     }
 
+    /// The grant that a request needs, in the form of `token new --grant`; `path` has no leading `v1`. A
+    /// target that only a running daemon knows is `*`.
+    #[must_use]
+    pub fn required_grant(&self, method: &Method, path: &[&str], body: &[u8]) -> Option<String> {
+        let (params, rule) = self.0.iter().find_map(|(pattern, methods)| {
+            let params = match_path(pattern.strip_prefix("/v1/")?, path)?;
+            Some((params, methods.get(method.as_str())?))
+        })?;
+        let param = |name: &str| params.iter().find(|(key, _)| *key == name).map_or("*", |(_, value)| value);
+        let scope = match &rule.target {
+            TargetSource::Name => param("name").to_owned(),
+            TargetSource::Namespace => param("namespace").to_owned(),
+            TargetSource::Lock { kind, id } => format!("{kind}:{}", param(id)),
+            TargetSource::Fixed(namespace) => (*namespace).to_owned(),
+            TargetSource::Document(read) => match read(body, &mut Extensions::new()) {
+                Ok(Target::Name(name)) => name.to_string(),
+                Ok(Target::Namespace(namespace)) => namespace,
+                _ => "*".to_owned(),
+            },
+            _ => "*".to_owned(),
+        };
+        Some(format!("{}:{scope}", rule.role?))
+    }
+
     /// The methods that a path accepts; `None` if nothing is declared for it.
     #[must_use]
     pub fn methods(&self, path: &str) -> Option<String> {
@@ -228,5 +266,46 @@ impl Rules {
         self.0.iter().flat_map(|(path, methods)| {
             methods.iter().map(move |(method, rule)| (method.as_str(), path.as_str(), rule))
         })
+    }
+}
+
+/// The parameters of a path that has the form of this pattern.
+fn match_path<'a>(pattern: &'a str, path: &[&'a str]) -> Option<Vec<(&'a str, &'a str)>> {
+    let pattern: Vec<_> = pattern.split('/').collect();
+    let mut params = Vec::new();
+    for (part, given) in pattern.iter().zip(path) {
+        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+            Some(name) => params.push((name, *given)),
+            None if part != given => return None,
+            None => {}
+        }
+    }
+    (pattern.len() == path.len()).then_some(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grant_of_a_request_is_that_of_its_route() {
+        let table = crate::api::routes::RouteTable::new(utoipa::openapi::OpenApi::default(), true);
+        let grant = |method: &Method, path: &[&str], body: &str| {
+            table.rules.required_grant(method, path, body.as_bytes())
+        };
+        let (get, post) = (&Method::GET, &Method::POST);
+        for (found, wanted) in [
+            (grant(get, &["jobs"], ""), "read:job"),
+            (grant(get, &["jobs", "a"], ""), "read:job:a"),
+            (grant(post, &["jobs"], r#"{"work": "pull", "id": "a"}"#), "hold:job:a"),
+            (grant(post, &["jobs", "commands"], r#"{"work": {"exec": ["x"]}}"#), "admin:job"),
+            (grant(post, &["runs", "r 1", "cancel"], ""), "hold:run:r 1"),
+            (grant(&Method::PUT, &["workflows"], ""), "admin:workflow"),
+            (grant(post, &["holds"], r#"{"name": "a:b"}"#), "hold:a:b"),
+            (grant(&Method::DELETE, &["holds", "h"], ""), "hold:*"),
+        ] {
+            assert_eq!(found.as_deref(), Some(wanted));
+        }
+        assert_eq!(grant(post, &["jobs", "a", "b", "c"], ""), None);
     }
 }

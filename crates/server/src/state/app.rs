@@ -18,14 +18,14 @@ use leasehold_wire::ErrorCode;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::holds::Holds;
-use crate::api::plane::ServedPlane;
-use crate::api::problem::Refusal;
 use crate::auth::{Principal, RateLimits, Tokens};
 use crate::config::Config;
 use crate::environment::ConnectionTimer;
+use crate::problem::Refusal;
 use crate::state::audit::Audit;
+use crate::state::holds::Holds;
 use crate::state::record::{ClientLeases, Recorder};
+use crate::state::served_plane::ServedPlane;
 use crate::state::state_db::StateDb;
 use crate::state::undo::UndoQueue;
 use crate::state::wait_slots::{WaitSlot, WaitSlots};

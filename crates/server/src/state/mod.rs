@@ -2,8 +2,10 @@
 
 pub(crate) mod app;
 pub(crate) mod audit;
+pub(crate) mod holds;
 pub(crate) mod metrics_registry;
 pub(crate) mod record;
+pub(crate) mod served_plane;
 pub(crate) mod state_db;
 pub(crate) mod undo;
 pub(crate) mod wait_slots;

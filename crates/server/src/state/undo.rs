@@ -10,15 +10,16 @@
 //! that, so the daemon retries exactly as a client would.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::clock::{Clock, Moment, run_until};
 use leasehold::leasehold_core::acquire::Undo;
-use leasehold::store::ReleaseRequest;
+use leasehold::policy::Class;
+use leasehold::store::{AcquireRequest, ReleaseRequest};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::api::locks::CheckedAcquire;
 use crate::state::app::App;
 
 // Undos beyond this get one try only. Otherwise a store outage would make the daemon remember every
@@ -32,18 +33,21 @@ pub(crate) struct UndoGuard {
 }
 
 impl UndoGuard {
-    /// Arms a guard for this acquire.
-    pub(crate) fn new(app: &Arc<App>, asking: &CheckedAcquire) -> Self {
-        let (name, token) = (&asking.request.name, &asking.request.token);
-        let giving = match (asking.unrepeatable, asking.wait) {
+    /// Arms a guard for this acquire. `unrepeatable`: its caller cannot repeat the request.
+    pub(crate) fn new(
+        app: &Arc<App>,
+        request: &AcquireRequest,
+        class: &Arc<Class>,
+        unrepeatable: bool,
+        wait: Option<Duration>,
+    ) -> Self {
+        let (name, token) = (&request.name, &request.token);
+        let giving = match (unrepeatable, wait) {
             (true, _) => Some(ReleaseRequest::undo(name.clone(), token.clone())),
             (false, Some(_)) => Some(ReleaseRequest::leave_queue(name.clone(), token.clone())),
             (false, None) => None,
         };
-        Self {
-            app: Arc::clone(app),
-            pending: giving.map(|giving| Undo::new(giving, Arc::clone(&asking.class))),
-        }
+        Self { app: Arc::clone(app), pending: giving.map(|giving| Undo::new(giving, Arc::clone(class))) }
     }
 
     /// Disarms the guard: the caller gets a definite answer.

@@ -11,7 +11,7 @@ use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use leasehold_wire::ErrorCode;
 
-use crate::api::problem::Refusal;
+use crate::problem::Refusal;
 
 /// Accepts only requests that a foreign page cannot have made.
 ///

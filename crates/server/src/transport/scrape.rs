@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 use crate::api::document::JsonBody;
 use crate::api::health::Health;
-use crate::api::problem::Refusal;
+use crate::problem::Refusal;
 use crate::server::StartError;
 use crate::state::metrics_registry::MetricsRegistry;
 use crate::transport::browser;

@@ -229,7 +229,7 @@ fn highest_floor(now: u64, seen: u64) -> u64 {
 
 /// Acquires with a single store call.
 async fn acquire_once(app: &Arc<App>, asking: &CheckedAcquire) -> Result<AcquireResponse, StoreError> {
-    let mut leaving = UndoGuard::new(app, asking);
+    let mut leaving = UndoGuard::new(app, &asking.request, &asking.class, asking.unrepeatable, asking.wait);
     let answer = send_once(app, &asking.request, asking.store_timeout).await;
     // A definite answer reaches the caller with this response. After an unknown one the guard stays
     // armed.
@@ -263,7 +263,7 @@ async fn acquire_waiting(
     asking: &CheckedAcquire,
     wait: Duration,
 ) -> Result<AcquireResponse, StoreError> {
-    let mut leaving = UndoGuard::new(app, asking);
+    let mut leaving = UndoGuard::new(app, &asking.request, &asking.class, asking.unrepeatable, asking.wait);
     let (class, request) = (Arc::clone(&asking.class), asking.request.clone());
     let hooks = WaitHooks { app, voided: false };
     let mut driver = AcquireDriver::new(app.driver_io(), class, wait, request, hooks);

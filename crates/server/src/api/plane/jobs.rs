@@ -2,16 +2,18 @@
 
 use axum::extract::{Path, State};
 use http::StatusCode;
-use leasehold::Name;
-use leasehold_plane::view::{EventView, JobView, SCHEMA_VERSION};
-use leasehold_plane::{CancelResponse, JobSpec, JobState, SubmitResponse, Work};
+use leasehold::{InvalidInput, Name};
+use leasehold_plane::store::DocumentEvent;
+use leasehold_plane::view::{EventList, EventView, JobList, JobView, ReasonRequest, SCHEMA_VERSION};
+use leasehold_plane::{JobSpec, SubmitResponse, Work};
 use leasehold_wire::{ErrorCode, Problem};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::long_poll::{LongPollQuery, parse_limit};
 use super::{AppState, require_hold};
-use crate::api::document::{Caller, JsonBody, QueryParams};
+use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
+use crate::api::error_responses::NoSuchJob;
 use crate::api::policies::require_audited;
 use crate::api::problem::Refusal;
 use crate::auth::Principal;
@@ -32,46 +34,18 @@ pub(crate) struct JobQuery {
     limit: Option<String>,
 }
 
-/// A list of jobs.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Jobs {
-    /// Increases when a field changes its meaning.
-    schema_version: u32,
-    /// The jobs, most urgent first.
-    jobs: Vec<JobView>,
+pub(super) fn event_list(id: String, events: &[DocumentEvent]) -> EventList {
+    EventList { schema_version: SCHEMA_VERSION, id, events: events.iter().map(EventView::from).collect() }
 }
 
-/// The events of a job or a run.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Events {
-    /// Increases when a field changes its meaning.
-    schema_version: u32,
-    /// The id of the job or run.
-    id: String,
-    /// The events, oldest first.
-    events: Vec<EventView>,
-}
-
-impl Events {
-    pub(crate) fn new(id: String, events: &[leasehold_plane::store::DocumentEvent]) -> Self {
-        Self { schema_version: SCHEMA_VERSION, id, events: events.iter().map(EventView::from).collect() }
-    }
-}
-
-/// The reason for an action.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Why {
-    /// The reason; appears in the history and the audit log.
-    #[schema(min_length = 1, max_length = 512)]
-    reason: String,
-}
-
-impl Why {
-    /// Checks that the reason is 1 to 512 printable bytes.
-    pub(crate) fn check(self) -> Result<String, Refusal> {
-        check_text("reason", self.reason)
-    }
+/// Parses the states of a list, separated by commas.
+pub(super) fn parse_states<S>(
+    text: Option<String>,
+    parse: impl Fn(&str) -> Result<S, InvalidInput>,
+) -> Result<Vec<S>, Refusal> {
+    let text = text.unwrap_or_default();
+    let states = text.split(',').filter(|state| !state.is_empty()).map(parse);
+    Ok(states.collect::<Result<_, _>>()?)
 }
 
 /// Checks a text that is shown to people later: 1 to 512 printable bytes.
@@ -88,20 +62,16 @@ pub(crate) fn check_text(field: &str, text: String) -> Result<String, Refusal> {
 /// Needs `read` on `job`.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs", params(JobQuery),
-    responses((status = 200, description = "Those most urgently due first", body = Jobs)),
+    responses((status = 200, description = "Those most urgently due first", body = JobList)),
 )]
 pub(crate) async fn list(
     State(app): AppState,
     QueryParams(which): QueryParams<JobQuery>,
-) -> Result<JsonBody<Jobs>, Refusal> {
-    let states = which.state.as_deref().unwrap_or_default();
-    let states = states
-        .split(',')
-        .filter(|state| !state.is_empty())
-        .map(str::parse)
-        .collect::<Result<Vec<JobState>, _>>()?;
-    let jobs = app.served()?.plane.jobs(&states, which.topic.as_deref(), parse_limit(which.limit)?).await?;
-    Ok(JsonBody(Jobs { schema_version: SCHEMA_VERSION, jobs: jobs.into_iter().map(JobView::from).collect() }))
+) -> Result<JsonBody<JobList>, Refusal> {
+    let (states, limit) = (parse_states(which.state, str::parse)?, parse_limit(which.limit)?);
+    let jobs = app.served()?.plane.jobs(&states, which.topic.as_deref(), limit).await?;
+    let jobs = jobs.into_iter().map(JobView::from).collect();
+    Ok(JsonBody(JobList { schema_version: SCHEMA_VERSION, jobs }))
 }
 
 /// Submit a job
@@ -183,7 +153,7 @@ fn submit_response(submitted: SubmitResponse) -> (StatusCode, JsonBody<JobView>)
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500), LongPollQuery),
     responses(
         (status = 200, description = "The job", body = JobView),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        NoSuchJob,
     ),
 )]
 pub(crate) async fn show(
@@ -204,19 +174,19 @@ pub(crate) async fn show(
     get, path = "/v1/jobs/{id}/history", tag = "jobs", operation_id = "readJobHistory",
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
-        (status = 200, description = "Its events", body = Events),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "Its events", body = EventList),
+        NoSuchJob,
     ),
 )]
 pub(crate) async fn history(
     State(app): AppState,
     Path(id): Path<String>,
-) -> Result<JsonBody<Events>, Refusal> {
+) -> Result<JsonBody<EventList>, Refusal> {
     let plane = &app.served()?.plane;
     // An unknown job is 404, not an empty history.
     plane.job(&id).await?;
     let events = plane.job_history(&id).await?;
-    Ok(JsonBody(Events::new(id, &events)))
+    Ok(JsonBody(event_list(id, &events)))
 }
 
 /// Cancel a job
@@ -224,41 +194,29 @@ pub(crate) async fn history(
 /// If a replica works on the job, that replica is asked to stop it. Idempotent. Needs `hold` on
 /// `job:<id>`.
 #[utoipa::path(
-    post, path = "/v1/jobs/{id}/cancel", tag = "jobs", operation_id = "cancelJob", request_body = Why,
+    post, path = "/v1/jobs/{id}/cancel", tag = "jobs", operation_id = "cancelJob", request_body = ReasonRequest,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
         (status = 200, description = "Cancelled", body = JobView),
         (status = 202, description = "Its owner was asked to stop", body = JobView),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        NoSuchJob,
         (status = 409, description = "`terminal`: it has ended another way", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn cancel(
     State(app): AppState,
     Caller(who): Caller,
+    LockName(name): LockName,
     Path(id): Path<String>,
-    JsonBody(why): JsonBody<Why>,
+    JsonBody(ReasonRequest { reason }): JsonBody<ReasonRequest>,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
-    let why = why.check()?;
+    let why = check_text("reason", reason)?;
     let cancelled = app.served()?.plane.cancel(&id, &why).await?;
     // Afterwards and without waiting: only admin actions are recorded before they happen.
-    if let Ok(name) = leasehold_plane::job::job_lock_name(&id) {
-        app.audit.record(AuditEntry::new("job.cancel", &who).name(&name).detail(&why));
-    }
-    match cancelled {
-        CancelResponse::Requested(job) => Ok((StatusCode::ACCEPTED, JsonBody(job.into()))),
-        CancelResponse::Cancelled(job) => Ok((StatusCode::OK, JsonBody(job.into()))),
-        // Cancelling a cancelled job again succeeds, so that a client may retry.
-        CancelResponse::AlreadyEnded(job) if job.state == JobState::Cancelled => {
-            Ok((StatusCode::OK, JsonBody(job.into())))
-        }
-        CancelResponse::AlreadyEnded(job) => {
-            Err(Refusal::new(ErrorCode::Terminal, format!("job {id} has ended as {}", job.state)))
-        }
-        other => {
-            Err(Refusal::new(ErrorCode::Internal, format!("what came of it has no answer yet: {other:?}")))
-        }
-    }
+    app.audit.record(AuditEntry::new("job.cancel", &who).name(&name).detail(&why));
+    let (job, requested) = cancelled.into_job()?;
+    let status = if requested { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, JsonBody(job.into())))
 }
 
 /// Submit a dead-lettered job again
@@ -270,16 +228,16 @@ pub(crate) async fn cancel(
     responses(
         (status = 200, description = "It had been submitted again before", body = JobView),
         (status = 201, description = "The new job", body = JobView),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        NoSuchJob,
         (status = 409, description = "`not_dead`: it was not given up", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn retry(
     State(app): AppState,
     Caller(who): Caller,
+    LockName(name): LockName,
     Path(id): Path<String>,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
-    let name = leasehold_plane::job::job_lock_name(&id)?;
     require_audited(app.audit.record_before(AuditEntry::new("job.retry", &who).name(&name)).await)?;
     Ok(submit_response(app.served()?.plane.replay(&id).await?))
 }

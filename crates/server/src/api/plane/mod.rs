@@ -16,26 +16,21 @@ mod workflows;
 use std::sync::Arc;
 
 use leasehold::Name;
-use leasehold_plane::Plane;
-use leasehold_plane::scheduler::Scheduler;
+use leasehold_plane::JobSpec;
+use leasehold_plane::workflow::StartRunRequest;
 use leasehold_wire::ErrorCode;
+use serde::de::DeserializeOwned;
 use utoipa_axum::routes;
 
-use crate::api::document::parse_json;
+use crate::api::document::target_in_body;
 use crate::api::problem::Refusal;
 use crate::api::routes::RouteTable;
-use crate::auth::{AuthRequest, Principal, Role, Rule, Target, TargetSource};
+use crate::auth::{Principal, Role, Rule, Target, TargetSource, lock_target};
 use crate::state::app::App;
+use crate::state::served_plane::ServedPlane;
 
 // The plane allows payloads of 256 KiB; the rest is room for the JSON around it.
 const MAX_PAYLOAD_BODY_BYTES: usize = 272 * 1024;
-
-/// The control plane that this daemon serves.
-#[derive(Debug)]
-pub(crate) struct ServedPlane {
-    pub(crate) plane: Plane,
-    pub(crate) scheduler: Scheduler,
-}
 
 impl App {
     /// The control plane, or 404. Its routes are registered only if it is served.
@@ -78,16 +73,22 @@ pub(crate) fn unknown_path(app: &App, path: &str) -> Refusal {
 /// Adds the plane's routes.
 pub(crate) fn routes(table: RouteTable) -> RouteTable {
     let all = |role, namespace| Rule::new(role, TargetSource::Fixed(namespace));
-    let one = |role, kind| Rule::new(role, target_from_path_id(kind));
-    let new = |role, kind| Rule::new(role, target_from_body_id(kind)).max_body(MAX_PAYLOAD_BODY_BYTES);
+    let one = |role, kind| Rule::new(role, TargetSource::Lock { kind, id: "id" });
+    let new_job = |role| {
+        let target = target_of_new("job", |job: &JobSpec| job.id.as_deref());
+        Rule::new(role, target).max_body(MAX_PAYLOAD_BODY_BYTES)
+    };
+    let new_run = target_of_new("run", |run: &StartRunRequest| run.id.as_deref());
+    let new_run = Rule::new(Role::Hold, new_run).max_body(MAX_PAYLOAD_BODY_BYTES);
     let beat = one(Role::Hold, "job").renewal_budget();
     let result = beat.clone().max_body(MAX_PAYLOAD_BODY_BYTES);
     let repair = one(Role::Hold, "job").max_body(MAX_PAYLOAD_BODY_BYTES);
     let apply = all(Role::Admin, "workflow").max_body(MAX_PAYLOAD_BODY_BYTES);
+    let workflow = TargetSource::Lock { kind: "workflow", id: "name" };
     table
         .route(all(Role::Read, "job"), routes!(jobs::list))
-        .route(new(Role::Hold, "job"), routes!(jobs::submit))
-        .route(new(Role::Admin, "job"), routes!(jobs::submit_command))
+        .route(new_job(Role::Hold), routes!(jobs::submit))
+        .route(new_job(Role::Admin), routes!(jobs::submit_command))
         .route(one(Role::Read, "job"), routes!(jobs::show))
         .route(one(Role::Read, "job"), routes!(jobs::history))
         .route(one(Role::Hold, "job"), routes!(jobs::cancel))
@@ -100,50 +101,24 @@ pub(crate) fn routes(table: RouteTable) -> RouteTable {
         .route(one(Role::Hold, "job"), routes!(approvals::reject))
         .route(repair, routes!(approvals::repair))
         .route(apply, routes!(workflows::apply))
-        .route(read_rule_by_name("workflow"), routes!(workflows::show))
+        .route(Rule::new(Role::Read, workflow), routes!(workflows::show))
         .route(all(Role::Read, "run"), routes!(runs::list))
-        .route(new(Role::Hold, "run"), routes!(runs::start))
+        .route(new_run, routes!(runs::start))
         .route(one(Role::Read, "run"), routes!(runs::show))
         .route(one(Role::Read, "run"), routes!(runs::timeline))
         .route(one(Role::Hold, "run"), routes!(runs::cancel))
         .route(one(Role::Hold, "run"), routes!(runs::rerun))
 }
 
-fn lock_target(kind: &str, id: &str) -> Result<Target, Refusal> {
-    let name = Name::new(&format!("{kind}:{id}"));
-    let name = name.map_err(|invalid| Refusal::invalid("id", invalid.to_string()))?;
-    Ok(Target::Name(name))
-}
-
-/// The target is the lock of the path parameter `{id}`.
-fn target_from_path_id(kind: &'static str) -> TargetSource {
-    TargetSource::resolver(move |request: &AuthRequest<'_>| {
-        lock_target(kind, request.param("id").unwrap_or_default())
-    })
-}
-
-/// A read rule whose target is the lock of the path parameter `{name}`.
-fn read_rule_by_name(kind: &'static str) -> Rule {
-    Rule::new(
-        Role::Read,
-        TargetSource::resolver(move |request: &AuthRequest<'_>| {
-            lock_target(kind, request.param("name").unwrap_or_default())
-        }),
-    )
-}
-
-/// The target is the lock of the body's `id`; without one, the whole namespace, since the new id is
+/// The target is the lock of the new document's id; without one, the whole namespace, since the new id is
 /// not known yet.
-fn target_from_body_id(kind: &'static str) -> TargetSource {
-    #[derive(serde::Deserialize)]
-    struct BodyWithId {
-        id: Option<String>,
-    }
-    TargetSource::resolver(move |request: &AuthRequest<'_>| {
-        match parse_json::<BodyWithId>(request.body)?.id {
-            Some(id) => lock_target(kind, &id),
-            None => Ok(Target::Namespace(kind.to_owned())),
-        }
+fn target_of_new<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    kind: &'static str,
+    id: impl Fn(&T) -> Option<&str> + Send + Sync + 'static,
+) -> TargetSource {
+    target_in_body(move |document| match id(document) {
+        Some(id) => lock_target(kind, id),
+        None => Ok(Target::Namespace(kind.to_owned())),
     })
 }
 

@@ -12,12 +12,14 @@ use utoipa::ToSchema;
 use super::AppState;
 use super::jobs::check_text;
 use crate::api::document::JsonBody;
+use crate::api::error_responses::JobWriteErrors;
 use crate::api::problem::Refusal;
 
 /// The worker that asks for a job.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Worker {
+#[schema(as = Worker)]
+pub(crate) struct ClaimRequest {
     /// The worker's name; appears in the job's history.
     #[schema(min_length = 1, max_length = 512)]
     worker: String,
@@ -54,7 +56,8 @@ pub(crate) struct ClaimToken {
 /// A heartbeat with the claim it belongs to.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Beat {
+#[schema(as = Beat)]
+pub(crate) struct HeartbeatRequest {
     /// The attempt of the claim.
     attempt: u32,
     /// The fence of the claim.
@@ -65,7 +68,8 @@ pub(crate) struct Beat {
 /// How the work ended: `done` or `failed`, not both.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct End {
+#[schema(as = End)]
+pub(crate) struct ResultRequest {
     /// The attempt of the claim.
     attempt: u32,
     /// The fence of the claim.
@@ -80,7 +84,8 @@ pub(crate) struct End {
 
 /// The claim is still valid: continue.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Beaten {
+#[schema(as = Beaten)]
+pub(crate) struct HeartbeatView {
     /// Increases when a field changes its meaning.
     schema_version: u32,
     /// The next heartbeat or the result must arrive within this time.
@@ -89,7 +94,8 @@ pub(crate) struct Beaten {
 
 /// The outcome of a reported result.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EndView {
+#[schema(as = EndView)]
+pub(crate) struct ResultView {
     /// The job after the report.
     #[serde(flatten)]
     job: JobView,
@@ -101,14 +107,14 @@ pub(crate) struct EndView {
 ///
 /// Needs `hold` on `job`.
 #[utoipa::path(
-    post, path = "/v1/topics/{topic}/claim", tag = "workers", operation_id = "claimJob", request_body = Worker,
+    post, path = "/v1/topics/{topic}/claim", tag = "workers", operation_id = "claimJob", request_body = ClaimRequest,
     params(("topic" = String, Path, description = "Which work", min_length = 1, max_length = 512)),
     responses((status = 200, description = "A job, or none", body = ClaimView)),
 )]
 pub(crate) async fn claim(
     State(app): AppState,
     Path(topic): Path<String>,
-    JsonBody(Worker { worker }): JsonBody<Worker>,
+    JsonBody(ClaimRequest { worker }): JsonBody<ClaimRequest>,
 ) -> Result<JsonBody<ClaimView>, Refusal> {
     Name::new(&topic).map_err(|invalid| Refusal::invalid("topic", invalid.to_string()))?;
     let worker = check_text("worker", worker)?;
@@ -133,45 +139,41 @@ pub(crate) async fn claim(
 ///
 /// Needs `hold` on `job:<id>`.
 #[utoipa::path(
-    post, path = "/v1/jobs/{id}/heartbeat", tag = "workers", operation_id = "heartbeatJob", request_body = Beat,
+    post, path = "/v1/jobs/{id}/heartbeat", tag = "workers", operation_id = "heartbeatJob", request_body = HeartbeatRequest,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
-        (status = 200, description = "Go on", body = Beaten),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "Go on", body = HeartbeatView),
         (status = 409, description = "`stale_claim`: stop. `busy`: retry", body = Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The daemon lost the job's lock meanwhile: retry", body = Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`stale_fence`: another client has written since", body = Problem, content_type = "application/problem+json"),
+        JobWriteErrors,
     ),
 )]
 pub(crate) async fn heartbeat(
     State(app): AppState,
     Path(job): Path<String>,
-    JsonBody(Beat { attempt, fence }): JsonBody<Beat>,
-) -> Result<JsonBody<Beaten>, Refusal> {
+    JsonBody(HeartbeatRequest { attempt, fence }): JsonBody<HeartbeatRequest>,
+) -> Result<JsonBody<HeartbeatView>, Refusal> {
     let claim = Claim { job, attempt, fence };
     let next = app.served()?.scheduler.heartbeat(&claim).await?;
-    Ok(JsonBody(Beaten { schema_version: SCHEMA_VERSION, heartbeat_ms: millis(next) }))
+    Ok(JsonBody(HeartbeatView { schema_version: SCHEMA_VERSION, heartbeat_ms: millis(next) }))
 }
 
 /// Report how the work ended
 ///
 /// Idempotent: a repeated report counts once. Needs `hold` on `job:<id>`.
 #[utoipa::path(
-    post, path = "/v1/jobs/{id}/result", tag = "workers", operation_id = "reportResult", request_body = End,
+    post, path = "/v1/jobs/{id}/result", tag = "workers", operation_id = "reportResult", request_body = ResultRequest,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
-        (status = 200, description = "Written", body = EndView),
-        (status = 404, description = "There is no such job", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "Written", body = ResultView),
         (status = 409, description = "`stale_claim`: another worker has it now. `busy`: retry", body = Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The daemon lost the job's lock meanwhile: retry", body = Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`stale_fence`: another client has written since", body = Problem, content_type = "application/problem+json"),
+        JobWriteErrors,
     ),
 )]
 pub(crate) async fn result(
     State(app): AppState,
     Path(job): Path<String>,
-    JsonBody(end): JsonBody<End>,
-) -> Result<JsonBody<EndView>, Refusal> {
+    JsonBody(end): JsonBody<ResultRequest>,
+) -> Result<JsonBody<ResultView>, Refusal> {
     let claim = Claim { job, attempt: end.attempt, fence: end.fence };
     let result = match (end.done, end.failed) {
         (done, None) => Ok(done),
@@ -182,5 +184,5 @@ pub(crate) async fn result(
         }
     };
     let reported = app.served()?.scheduler.report(&claim, result).await?;
-    Ok(JsonBody(EndView { job: reported.job.into(), repeated: reported.repeated }))
+    Ok(JsonBody(ResultView { job: reported.job.into(), repeated: reported.repeated }))
 }

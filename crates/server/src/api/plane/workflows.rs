@@ -4,11 +4,9 @@ use axum::extract::{FromRequest, Path, Request, State};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
-use leasehold_plane::view::SCHEMA_VERSION;
+use leasehold_plane::view::{AppliedWorkflow, SCHEMA_VERSION};
 use leasehold_plane::workflow::{Workflow, parse};
 use leasehold_wire::{ErrorCode, Problem};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::AppState;
 use crate::api::document::{Caller, JsonBody};
@@ -39,17 +37,6 @@ impl<S: Send + Sync> FromRequest<S> for WorkflowFile {
     }
 }
 
-/// The workflow that was stored.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Applied {
-    /// Increases when a field changes its meaning.
-    schema_version: u32,
-    /// The workflow's name.
-    name: String,
-    /// The workflow's version; unchanged if the file was the same.
-    version: u64,
-}
-
 /// Create a workflow or its next version
 ///
 /// The body is the workflow's TOML file. Runs in progress keep the version they began with. Needs
@@ -58,7 +45,7 @@ pub(crate) struct Applied {
     put, path = "/v1/workflows", tag = "workflows", operation_id = "applyWorkflow",
     request_body(content = String, content_type = "application/toml", description = "The file"),
     responses(
-        (status = 200, description = "In force for the runs to come", body = Applied),
+        (status = 200, description = "In force for the runs to come", body = AppliedWorkflow),
         (status = 409, description = "Another client changes it at this moment: see Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "The daemon lost the workflow's lock meanwhile: retry", body = Problem, content_type = "application/problem+json"),
         (status = 412, description = "`stale_fence`: another client has written since", body = Problem, content_type = "application/problem+json"),
@@ -69,13 +56,13 @@ pub(crate) async fn apply(
     State(app): AppState,
     Caller(who): Caller,
     WorkflowFile(text): WorkflowFile,
-) -> Result<JsonBody<Applied>, Refusal> {
+) -> Result<JsonBody<AppliedWorkflow>, Refusal> {
     let workflow = parse("body", &text)?;
     let plane = &app.served()?.plane;
     let act = AuditEntry::new("workflow.apply", &who).detail(&workflow.name);
     require_audited(app.audit.record_before(act).await)?;
     let version = plane.apply_workflow(&workflow).await?;
-    Ok(JsonBody(Applied { schema_version: SCHEMA_VERSION, name: workflow.name, version }))
+    Ok(JsonBody(AppliedWorkflow { schema_version: SCHEMA_VERSION, name: workflow.name, version }))
 }
 
 /// Show a workflow

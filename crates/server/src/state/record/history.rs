@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use leasehold::event::{Event, EventKind};
 use leasehold::{Fence, Name};
 use rusqlite::{Connection, params};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+
+use leasehold_wire::HoldRecord;
 
 use crate::state::state_db::StateDb;
 
@@ -22,37 +22,6 @@ pub(crate) struct History {
     state_db: Arc<StateDb>,
     /// Identifies this run of the daemon, because hold ids restart with each run.
     epoch: String,
-}
-
-/// One hold, past or current.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct HistoryRow {
-    /// Increasing; pass it as `before` to read the next page.
-    pub(crate) seq: u64,
-    /// The locked name.
-    pub(crate) name: String,
-    /// The class of the hold.
-    pub(crate) class: String,
-    /// The holder.
-    pub(crate) holder: String,
-    /// The fence; missing if the hold was local-only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub(crate) fence: Option<Fence>,
-    /// The time of the grant.
-    #[schema(format = DateTime, value_type = String)]
-    pub(crate) from: String,
-    /// The end of the hold; missing while it is held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime, value_type = Option<String>)]
-    pub(crate) to: Option<String>,
-    /// How the hold ended: `released`, `deadline` (the lease expired), `not_owned`, `broken`,
-    /// `client_gone`, …; missing while it is held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ended: Option<String>,
-    /// The operator that ended the hold and the reason, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) why: Option<String>,
 }
 
 /// An end of a hold that the event stream reports under another label.
@@ -194,7 +163,7 @@ impl History {
         &self,
         wanted: HistoryFilter,
         seen: impl Fn(&Name) -> bool + Send + 'static,
-    ) -> Result<Vec<HistoryRow>, String> {
+    ) -> Result<Vec<HoldRecord>, String> {
         self.state_db
             .read(move |db| {
                 let mut rows = Vec::new();
@@ -215,7 +184,7 @@ impl History {
                     if !mine {
                         continue;
                     }
-                    rows.push(HistoryRow {
+                    rows.push(HoldRecord {
                         seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
                         name,
                         class: row.get(2)?,

@@ -19,7 +19,7 @@ use leasehold::{Fence, Holder, Name};
 pub(crate) use client_leases::ClientLeases;
 pub(crate) use event::EventView;
 pub(crate) use feed::Feed;
-pub(crate) use history::{History, HistoryFilter, HistoryRow, HoldEnd, format_micros};
+pub(crate) use history::{History, HistoryFilter, HoldEnd, format_micros};
 
 use crate::state::metrics_registry::MetricsRegistry;
 

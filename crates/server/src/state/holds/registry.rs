@@ -7,12 +7,11 @@ use std::time::Duration;
 use leasehold::clock::Moment;
 use leasehold::policy::OnFailure;
 use leasehold::{Fence, Hold, HoldStatus, Name};
-use leasehold_wire::{ErrorCode, millis};
+use leasehold_wire::{ErrorCode, HoldView, millis};
 
-use super::HoldView;
 use super::refusal::{hold_over, id_taken, no_such_hold, outcome_pending};
 use super::saved_holds::SavedHold;
-use crate::api::problem::Refusal;
+use crate::problem::Refusal;
 use crate::state::state_db::StateDb;
 
 // A client that was away this long can still learn why its hold ended.

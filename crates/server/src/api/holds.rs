@@ -10,19 +10,18 @@ use leasehold::clock::Moment;
 use leasehold::leasehold_core::rng::RandomExt;
 use leasehold::leasehold_core::{Request, RequestOptions};
 use leasehold::{Acquired, Error, Fence, Holder};
-use leasehold_wire::{ErrorCode, Problem, Released};
+use leasehold_wire::{ErrorCode, HoldRequest, HoldView, Problem, Released};
 
-use super::refusal::no_such_hold;
-use super::registry::{HoldEntry, ReserveOutcome};
-use super::saved_holds::SavedHold;
-use super::token_source::HoldTokenSource;
-use super::{HoldAsk, HoldView};
 use crate::api::document::{Caller, JsonBody, LockName};
+use crate::api::error_responses::NoHoldOfYours;
 use crate::api::locks::{DEFAULT_CLASS, parse_duration, parse_ttl};
 use crate::api::problem::Refusal;
 use crate::auth::{self, Target, TargetSource};
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
+use crate::state::holds::{
+    HoldEntry, HoldTokenSource, ReserveOutcome, SavedHold, attempt_token, new_attempt_id, no_such_hold,
+};
 
 // The default heartbeat timeout, in milliseconds.
 const DEFAULT_HEARTBEAT_MS: u64 = 10_000;
@@ -42,7 +41,7 @@ pub(crate) fn hold_target() -> TargetSource {
 /// returns the same hold.
 #[utoipa::path(
     post, path = "/v1/holds", tag = "holds", operation_id = "createHold",
-    request_body = HoldAsk,
+    request_body = HoldRequest,
     responses(
         (status = 200, description = "It was yours already", body = HoldView),
         (status = 201, description = "It is yours", body = HoldView),
@@ -54,7 +53,7 @@ pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(who): Caller,
     LockName(name): LockName,
-    JsonBody(want): JsonBody<HoldAsk>,
+    JsonBody(want): JsonBody<HoldRequest>,
 ) -> Result<Response, Refusal> {
     // A hold created during the drain could not be ended in order.
     if app.stopping.is_cancelled() {
@@ -75,7 +74,7 @@ pub(crate) async fn create(
     let heartbeat = heartbeat.unwrap_or(Duration::from_millis(DEFAULT_HEARTBEAT_MS));
     let row = SavedHold {
         id: id.clone(),
-        attempt: super::new_attempt_id(&app),
+        attempt: new_attempt_id(&app),
         owner: who.id().to_owned(),
         name: name.to_string(),
         class: class.name.to_string(),
@@ -86,7 +85,7 @@ pub(crate) async fn create(
         heartbeat_ms: leasehold_wire::millis(heartbeat),
         since: app.wall_micros(),
     };
-    let token = super::attempt_token(&app, &row, &row.attempt)?;
+    let token = attempt_token(&app, &row, &row.attempt)?;
     let held = HoldEntry {
         hold: None,
         name: name.clone(),
@@ -234,8 +233,7 @@ pub(crate) async fn show_hold(
     params(("id" = String, Path, description = "The hold's id", min_length = 1, max_length = 64)),
     responses(
         (status = 200, description = "Go on", body = HoldView),
-        (status = 404, description = "There is no such hold of yours", body = Problem, content_type = "application/problem+json"),
-        (status = 410, description = "It is over", body = Problem, content_type = "application/problem+json"),
+        NoHoldOfYours,
     ),
 )]
 pub(crate) async fn heartbeat(
@@ -256,8 +254,7 @@ pub(crate) async fn heartbeat(
     params(("id" = String, Path, description = "The hold's id", min_length = 1, max_length = 64)),
     responses(
         (status = 200, description = "Free now, or as soon as the store answers", body = Released),
-        (status = 404, description = "There is no such hold of yours", body = Problem, content_type = "application/problem+json"),
-        (status = 410, description = "It is over", body = Problem, content_type = "application/problem+json"),
+        NoHoldOfYours,
     ),
 )]
 pub(crate) async fn end(

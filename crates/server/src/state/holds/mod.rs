@@ -9,36 +9,33 @@ mod heartbeat_props;
 mod refusal;
 mod registry;
 mod resume;
-mod routes;
 mod saved_holds;
 mod token_source;
 mod watch_task;
-mod wire;
 
 use leasehold::leasehold_core::Token;
 use leasehold::leasehold_core::rng::RandomExt;
 use leasehold::{Holder, Name};
 
-pub(crate) use registry::Holds;
+pub(crate) use refusal::no_such_hold;
+pub(crate) use registry::{HoldEntry, Holds, ReserveOutcome};
 pub(crate) use resume::resume_holds;
-pub(crate) use routes::*;
-use saved_holds::SavedHold;
+pub(crate) use saved_holds::SavedHold;
+pub(crate) use token_source::HoldTokenSource;
 pub(crate) use watch_task::watch_holds;
-use wire::HoldAsk;
-pub(crate) use wire::HoldView;
 
-use crate::api::problem::Refusal;
 use crate::auth::Principal;
+use crate::problem::Refusal;
 use crate::state::app::App;
 
 /// A random id that distinguishes one attempt to acquire from the next.
-fn new_attempt_id(app: &App) -> String {
+pub(crate) fn new_attempt_id(app: &App) -> String {
     format!("{:032x}", app.random.wide())
 }
 
 /// The token of this attempt. Each attempt has its own: the previous one may still be undone in the
 /// background, and that undo must not release this attempt's lease.
-fn attempt_token(app: &App, row: &SavedHold, attempt: &str) -> Result<Token, Refusal> {
+pub(crate) fn attempt_token(app: &App, row: &SavedHold, attempt: &str) -> Result<Token, Refusal> {
     let (name, holder) = (Name::new(&row.name)?, Holder::new(&row.holder)?);
     let key = format!("hold {} {attempt}", row.id);
     let owner = Principal::new(&row.owner, []);

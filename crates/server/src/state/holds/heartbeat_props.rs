@@ -13,10 +13,11 @@ use leasehold::leasehold_core::memory::MemoryStore;
 use leasehold::leasehold_core::rng::SeededRandom;
 use leasehold::policy::OnFailure;
 use leasehold::{Fence, Locks, Name};
+use leasehold_wire::HoldView;
 use proptest::prelude::*;
 
+use super::Holds;
 use super::registry::HoldEntry;
-use super::{HoldView, Holds};
 use crate::state::state_db::StateDb;
 
 const ID: &str = "h1";

@@ -10,7 +10,7 @@ use leasehold::{Error, Hold, InvalidInput, Name};
 use super::registry::HoldEntry;
 use super::saved_holds::SavedHold;
 use super::token_source::HoldTokenSource;
-use crate::api::problem::Refusal;
+use crate::problem::Refusal;
 use crate::state::app::App;
 
 /// Resumes every hold in the database. A hold whose lease is gone has ended, and its client is told

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::Name;
 use leasehold_wire::ErrorCode;
 
-use crate::api::problem::Refusal;
+use crate::problem::Refusal;
 
 /// The hold has ended.
 pub(super) fn hold_over(name: &Name, reason: &str) -> Refusal {
@@ -31,6 +31,6 @@ pub(super) fn outcome_pending() -> Refusal {
 }
 
 /// The id is unknown, or its end is no longer remembered.
-pub(super) fn no_such_hold() -> Refusal {
+pub(crate) fn no_such_hold() -> Refusal {
     Refusal::not_found("there is no such hold, or it has been over for a while")
 }

@@ -40,7 +40,7 @@ impl Holds {
     }
 
     /// Deletes the row of an ended hold.
-    pub(super) fn delete_saved(&self, id: &str) {
+    pub(crate) fn delete_saved(&self, id: &str) {
         let id = id.to_owned();
         self.state_db.write_later(move |db| {
             let _ = db.execute("DELETE FROM hold WHERE id = ?1", params![id]);

@@ -11,7 +11,7 @@ use crate::state::app::App;
 
 /// The token source of one hold.
 #[derive(Debug)]
-pub(super) struct HoldTokenSource {
+pub(crate) struct HoldTokenSource {
     /// Weak: the app owns the hold, so a strong reference would be a cycle.
     app: Weak<App>,
     /// The hold as stored in the database, or as it would be stored.
@@ -22,7 +22,7 @@ pub(super) struct HoldTokenSource {
 
 impl HoldTokenSource {
     /// The token source of a hold that acquires, or was granted, with `token` first.
-    pub(super) fn new(app: &Arc<App>, row: SavedHold, token: Token) -> Arc<Self> {
+    pub(crate) fn new(app: &Arc<App>, row: SavedHold, token: Token) -> Arc<Self> {
         Arc::new(Self { app: Arc::downgrade(app), latest: Mutex::new((row.attempt.clone(), token)), row })
     }
 

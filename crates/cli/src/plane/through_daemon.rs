@@ -1,0 +1,141 @@
+//! A control plane behind a daemon: one HTTP request each.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use leasehold::StoreUrl;
+use leasehold::clock::{BootClock, Clock, run_until};
+use leasehold::http::wire::Problem;
+use leasehold::http::{ApiRequest, DaemonClient};
+use leasehold::policy::duration::human;
+use leasehold::store::{StoreError, StoreErrorKind};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::client::{PlaneResult, RequestError, is_refusal, retry_advice};
+
+// Added to the timeout of a write: the daemon calls its own store, may wait for a lock, and retries.
+const DAEMON_WRITE_ALLOWANCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct DaemonPlane {
+    pub(super) daemon: DaemonClient,
+    pub(super) url: StoreUrl,
+    pub(super) timeout: Duration,
+}
+
+impl DaemonPlane {
+    pub(super) async fn get<T: DeserializeOwned>(&self, action: &str, path: &[&str]) -> PlaneResult<T> {
+        Ok(self.send(action, Ok(ApiRequest::get(path))).await?.1)
+    }
+
+    /// The list at the route of this name.
+    pub(super) async fn get_list<T: DeserializeOwned>(
+        &self,
+        action: &str,
+        route: &str,
+        query: &[(&str, &str)],
+    ) -> PlaneResult<T> {
+        Ok(self.send(action, Ok(ApiRequest::get(&[route]).query(query))).await?.1)
+    }
+
+    /// Returns also the status: 201 created now, 202 accepted.
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        action: &str,
+        path: &[&str],
+        document: &impl Serialize,
+    ) -> PlaneResult<(u16, T)> {
+        self.send(action, ApiRequest::post(path, document)).await
+    }
+
+    pub(super) async fn put_toml<T: DeserializeOwned>(
+        &self,
+        action: &str,
+        route: &str,
+        text: String,
+    ) -> PlaneResult<T> {
+        Ok(self.send(action, Ok(ApiRequest::put(&[route], "application/toml", text))).await?.1)
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        action: &str,
+        request: Result<ApiRequest, StoreError>,
+    ) -> PlaneResult<(u16, T)> {
+        let request = request.map_err(|failure| self.no_response_error(action, &failure))?;
+        let read = request.is_read_only();
+        let within = if read { self.timeout } else { self.timeout + DAEMON_WRITE_ALLOWANCE };
+        let answer = run_until(&BootClock, BootClock.now() + within, self.daemon.send(&request)).await;
+        let answer = answer.unwrap_or_else(|| {
+            let mut late =
+                StoreError::unknown(StoreErrorKind::TimedOut, format!("no answer in {}", human(within)));
+            // A read changes nothing, so a timeout leaves nothing unknown.
+            late.unknown = !read;
+            Err(late)
+        });
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(problem)) => Err(self.refusal_error(action, &request, &problem)),
+            Err(failure) => Err(self.no_response_error(action, &failure)),
+        }
+    }
+
+    /// Converts a daemon's refusal to an error with advice.
+    fn refusal_error(&self, action: &str, request: &ApiRequest, problem: &Problem) -> RequestError {
+        let (url, detail) = (&self.url, first_line(&problem.detail));
+        // The daemon's refusal names the role but not the scope; its route table knows both.
+        let grant = || {
+            let path: Vec<_> = request.path().iter().map(String::as_str).collect();
+            let grant = leasehold_server::required_grant(request.method(), &path, request.body());
+            grant.unwrap_or_else(|| "admin:*".to_owned())
+        };
+        RequestError::Failed(match (problem.status, problem.code.as_str()) {
+            (_, "no_plane") => anyhow!(
+                "cannot {action}: the daemon at {url} serves no control plane\n\
+                 start it as `leasehold serve --plane` (or `leasehold dev`), or name the store of the jobs with --store"
+            ),
+            (401, _) => {
+                let grant = grant();
+                let (role, scope) = grant.split_once(':').unwrap_or((&grant, "*"));
+                anyhow!(
+                    "cannot {action}: the daemon at {url} does not know you: {detail}\n\
+                     it takes an API token with the role {role} on {scope}: put it into a file that only you can read, and \
+                     add ?token_file=FILE to the URL"
+                )
+            }
+            (403, _) => {
+                let grant = grant();
+                let (role, scope) = grant.split_once(':').unwrap_or((&grant, "*"));
+                anyhow!(
+                    "cannot {action}: the daemon at {url} refuses: {detail}\n\
+                     it takes the role {role} on {scope}: ask for a token with `--grant {grant}`"
+                )
+            }
+            // A limit of the daemon and no refusal of this request: exit code 2 instead of 1.
+            (_, "rate_limited" | "too_many_waiters") => {
+                anyhow!("cannot {action}: the daemon at {url} refuses: {detail}")
+            }
+            (status, code) if is_refusal(status) => {
+                return RequestError::Refused { code: code.to_owned(), detail };
+            }
+            // The detail is the same text as the local check of the input.
+            (400 | 413 | 422, _) => anyhow!("{detail}"),
+            (_, _) => anyhow!(
+                "cannot {action}: the daemon at {url} answered: {detail}\n\
+                 the daemon is there, but what is behind it fails: `leasehold doctor` with the same --store looks closer"
+            ),
+        })
+    }
+
+    fn no_response_error(&self, action: &str, failure: &StoreError) -> RequestError {
+        let advice = retry_advice(failure.unknown);
+        RequestError::Failed(anyhow!("cannot {action} at {}: {failure}\n{advice}", self.url))
+    }
+}
+
+/// The first line of a daemon's text, without control characters.
+fn first_line(text: &str) -> String {
+    let text = text.lines().next().unwrap_or_default();
+    text.chars().filter(|ch| !ch.is_control()).collect()
+}
