@@ -1,6 +1,9 @@
 //! Request and response types of the routes of daemon-kept holds.
 
+use std::time::Duration;
+
 use leasehold::Fence;
+use leasehold_wire::millis;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -66,4 +69,12 @@ pub(crate) struct HoldView {
     /// An operator asks you to release the hold; the text is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked_to_release: Option<String>,
+}
+
+impl HoldView {
+    /// How long the client may work, and for how much of that time no other client can be granted
+    /// the name. The lease is kept that long, and may be released after.
+    pub(super) fn with_times(self, valid: Duration, proven: Duration) -> Self {
+        Self { valid_ms: millis(valid), proven_ms: millis(proven.min(valid)), ..self }
+    }
 }
