@@ -6,13 +6,13 @@
 //! Undoing one request could release what the other was granted, here or through another daemon. So
 //! such a caller only loses its place in the queue. Its lease waits for it and expires by itself.
 //!
-//! The undo is retried for as long as there could be something to undo. Core's [`Undo`] decides
+//! The undo is retried for as long as there could be something to undo. Core's [`ReleaseDriver`] decides
 //! that, so the daemon retries exactly as a client would.
 
 use std::sync::Arc;
 
 use leasehold::clock::{Clock, Moment, run_until};
-use leasehold::leasehold_core::acquire::Undo;
+use leasehold::leasehold_core::acquire::ReleaseDriver;
 use leasehold::store::ReleaseRequest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ const MAX_RETRIED_UNDOS: usize = 1024;
 /// Undoes a running acquire when dropped, unless disarmed.
 pub(crate) struct UndoGuard {
     app: Arc<App>,
-    pending: Option<Undo>,
+    pending: Option<ReleaseDriver>,
 }
 
 impl UndoGuard {
@@ -42,7 +42,7 @@ impl UndoGuard {
         };
         Self {
             app: Arc::clone(app),
-            pending: giving.map(|giving| Undo::new(giving, Arc::clone(&asking.class))),
+            pending: giving.map(|giving| ReleaseDriver::new(giving, Arc::clone(&asking.class))),
         }
     }
 
@@ -79,7 +79,7 @@ impl UndoQueue {
         }
     }
 
-    fn spawn_undo(app: &App, undo: Undo) {
+    fn spawn_undo(app: &App, undo: ReleaseDriver) {
         let (room, enough) = app.undo_queue.retry_permit(&app.stopping);
         let (io, over) = (app.driver_io(), app.undo_queue.aborted.clone());
         app.undo_queue.tasks.spawn(async move {
