@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use leasehold_core::deadline::usable_time;
 use leasehold_core::policy::Class;
 
 use crate::evidence::{Evidence, InsufficientData};
@@ -68,7 +69,7 @@ impl Plan {
     #[must_use]
     pub fn of(ttl: Duration, timeout: Duration, wishes: &Requirements) -> Self {
         let every = ttl / 3;
-        let usable = ttl.saturating_sub(Class::default_drift(ttl)).saturating_sub(wishes.grace(ttl));
+        let usable = usable_time(ttl, Class::default_drift(ttl), wishes.grace(ttl));
         Self {
             ttl,
             every,

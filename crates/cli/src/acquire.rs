@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
-use leasehold::clock::{BootClock, Clock, Moment};
-use leasehold::leasehold_core::acquire::{AcquireDriver, AcquireOutcome, DriverIo, NoHooks, Undo};
+use leasehold::clock::{BootClock, Clock};
+use leasehold::leasehold_core::acquire::{AcquireDriver, AcquireOutcome, DriverIo, NoHooks, ReleaseDriver};
 use leasehold::leasehold_core::deadline::deadline;
 use leasehold::leasehold_core::rng::OsRandom;
-use leasehold::leasehold_core::{RequestOptions, Token, types};
+use leasehold::leasehold_core::{Deadline, RequestOptions, Token, types};
 use leasehold::policy::duration::human;
 use leasehold::policy::{Class, OnError, check_store};
 use leasehold::store::{AcquireRequest, Grant, Promise, ReleaseRequest, StoreErrorKind};
@@ -119,11 +119,7 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
     if let Some(file) = &file {
         token_file.create(file)?;
     }
-    let io = DriverIo {
-        store: Arc::clone(&session.store),
-        clock: BootClock::shared(),
-        random: OsRandom::shared(),
-    };
+    let io = session.driver_io();
     let undo_request = ReleaseRequest::undo(ask.name.clone(), ask.token.clone());
     let undo = || take_back(&io, &class, &undo_request);
     let outcome = session.block_on(async {
@@ -152,7 +148,7 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
             let written = file.as_ref().map_or(Ok(()), |file| token_file.replace(file));
             let printed = written.and_then(|()| {
                 let until = deadline(sent_at, class.granted_ttl(grant.ttl), &class);
-                print_grant(&token_file, file.as_ref(), grant, until, args)
+                print_grant(&token_file, file.as_ref(), grant, Deadline::of_lease(until), args)
             });
             if printed.is_err() {
                 // The caller got neither fence nor token, so it could not use or release this lock.
@@ -190,7 +186,7 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
 /// Releases a lease that the store may have granted, or may still grant, without a response. What cannot
 /// be released within the class's attempts expires by itself.
 async fn take_back(io: &DriverIo, class: &Arc<Class>, request: &ReleaseRequest) {
-    let undo = Undo::new(request.clone(), Arc::clone(class));
+    let undo = ReleaseDriver::new(request.clone(), Arc::clone(class));
     let _ = undo.with_max_attempts(class.release.attempts).run(io).await;
 }
 
@@ -235,10 +231,10 @@ fn print_grant(
     token_file: &TokenFile,
     file: Option<&PathBuf>,
     grant: Grant,
-    until: Moment,
+    deadline: Deadline,
     args: &AcquireArgs,
 ) -> anyhow::Result<()> {
-    let valid = until.since(BootClock.now());
+    let valid = deadline.remaining(BootClock.now());
     let mut text = String::new();
     match (file, args.output) {
         // `--token-file -` prints the token file's text, whatever `-o` says.

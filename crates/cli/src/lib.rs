@@ -16,14 +16,8 @@ mod advise;
 mod approval;
 mod args;
 mod audit;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-mod book;
 mod break_lease;
 mod changes;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-mod cli_properties;
 mod complete;
 mod config;
 mod daemon;
@@ -52,6 +46,8 @@ mod session;
 mod show;
 mod span;
 mod store;
+#[doc(hidden)]
+pub mod testing;
 mod timestamp;
 mod token_file;
 mod top;

@@ -10,7 +10,8 @@ pub(crate) fn print_message(text: &str) {
     let _ = std::io::stderr().lock().write_all(prefix_lines(text).as_bytes());
 }
 
-pub(crate) fn prefix_lines(text: &str) -> String {
+/// The text with `leasehold: ` before each line, without control characters.
+pub fn prefix_lines(text: &str) -> String {
     let mut all = String::new();
     for line in text.lines() {
         all.push_str("leasehold: ");
@@ -24,7 +25,7 @@ pub(crate) fn prefix_lines(text: &str) -> String {
 ///
 /// Messages repeat file names and text from remote peers. Those must not move the cursor or change
 /// colours of the user's terminal.
-pub(crate) fn escape_control(text: &str) -> String {
+pub fn escape_control(text: &str) -> String {
     let mut all = String::new();
     for letter in text.chars() {
         // Also invisible characters and those that reverse the text direction.
@@ -40,7 +41,7 @@ pub(crate) fn escape_control(text: &str) -> String {
 }
 
 /// An error with its causes, in at most three lines. A cause whose text was already printed is left out.
-pub(crate) fn error_text(error: &anyhow::Error) -> String {
+pub fn error_text(error: &anyhow::Error) -> String {
     let mut all = String::new();
     for cause in error.chain() {
         let text = cause.to_string();

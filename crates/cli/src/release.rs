@@ -2,12 +2,12 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
-use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
+use leasehold::clock::{BootClock, Clock};
+use leasehold::leasehold_core::acquire::ReleaseDriver;
 use leasehold::store::{ReleaseRequest, ReleaseResponse};
 use serde_json::json;
 
@@ -17,9 +17,6 @@ use crate::lease::short_duration;
 use crate::message::print_message;
 use crate::session::StoreSession;
 use crate::token_file::{self, TOKEN_FILE_VARIABLE, TokenFile};
-
-/// Between two tries of a release that failed with a transient error.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Arguments of `leasehold release`.
 #[derive(Debug, Args)]
@@ -56,21 +53,9 @@ pub(crate) fn main(settings: &Settings, args: &ReleaseArgs) -> anyhow::Result<bo
     let response = session
         .block_on(async {
             let end = BootClock.now() + session.timeout;
-            let mut ambiguous = false;
-            loop {
-                let left = end.since(BootClock.now());
-                match run_until(&BootClock, end, session.store.release(&giving, left)).await {
-                    // An earlier try without a response may have released the lease.
-                    Some(Ok(ReleaseResponse::NotOwned)) if ambiguous => return Ok(ReleaseResponse::Released),
-                    Some(Ok(given)) => return Ok(given),
-                    Some(Err(failure)) if failure.is_transient() && BootClock.now() + RETRY_PAUSE < end => {
-                        ambiguous |= failure.unknown;
-                        BootClock.sleep(RETRY_PAUSE).await;
-                    }
-                    Some(Err(failure)) => return Err(anyhow::Error::from(failure)),
-                    None => anyhow::bail!("no answer within {}", short_duration(session.timeout)),
-                }
-            }
+            let class = token_file.release_class(session.timeout)?;
+            let released = ReleaseDriver::new(giving, class).with_end(end).run(&session.driver_io()).await;
+            anyhow::Ok(released?)
         })
         .map_err(|error| {
             anyhow::anyhow!(

@@ -9,6 +9,8 @@ use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 use leasehold::Ttl;
 use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
+use leasehold::leasehold_core::Deadline;
+use leasehold::leasehold_core::deadline::usable_time;
 use leasehold::policy::Class;
 use leasehold::store::{RenewRequest, RenewResponse};
 use serde_json::json;
@@ -98,10 +100,18 @@ pub(crate) fn main(settings: &Settings, args: &RenewArgs) -> anyhow::Result<bool
     let name = &token_file.name;
     let extended = matches!(renewed, RenewResponse::Extended { .. });
     // The token file does not name the class, so the default drift allowance applies.
-    let usable = token_file.ttl.get().saturating_sub(Class::default_drift(token_file.ttl.get()));
-    let valid = (sent_at + usable).since(BootClock.now());
-    if extended && args.ttl.is_some() {
-        token_file.replace(&file)?;
+    let ttl = token_file.ttl.get();
+    let usable = usable_time(ttl, Class::default_drift(ttl), Duration::ZERO);
+    let valid = Deadline::of_lease(sent_at + usable).remaining(BootClock.now());
+    // The lease is extended whatever becomes of the file, so this is no error of the renewal.
+    if extended
+        && args.ttl.is_some()
+        && let Err(error) = token_file.replace(&file)
+    {
+        print_message(&format!(
+            "{name} was extended, but its token file could not be rewritten: {error:#}\n\
+             a later renewal without --ttl uses the earlier time to live: repeat --ttl, or make the file writable"
+        ));
     }
     let mut out = std::io::stdout().lock();
     match args.output {

@@ -1,11 +1,14 @@
 //! An open store with its timeout and a runtime: what a verb needs for single store calls.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use leasehold::StoreUrl;
 use leasehold::clock::BootClock;
+use leasehold::leasehold_core::acquire::DriverIo;
+use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::policy::duration::human;
 use leasehold::store::{LeaseList, SharedStore, StoreError, StoreErrorKind, bounded_call};
 use tokio::runtime::Runtime;
@@ -44,6 +47,11 @@ impl StoreSession {
     pub(crate) fn list(&self, prefix: &str, limit: usize) -> anyhow::Result<LeaseList> {
         self.call(self.store.list(prefix, limit, self.timeout))
             .with_context(|| format!("cannot list the locks of {}", self.url))
+    }
+
+    /// What core's drivers need: the store, time and randomness.
+    pub(crate) fn driver_io(&self) -> DriverIo {
+        DriverIo { store: Arc::clone(&self.store), clock: BootClock::shared(), random: OsRandom::shared() }
     }
 
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use leasehold::policy::duration;
 
 /// A hundred years. Sums of a few such values still fit every clock; `Duration::MAX` does not.
-pub(crate) const MAX_DURATION: Duration = Duration::from_secs(876_000 * 3600);
+pub const MAX_DURATION: Duration = Duration::from_secs(876_000 * 3600);
 
 // No valid duration has more characters. The error repeats the text, which must fit one line.
 const MAX_DURATION_CHARS: usize = 40;
 
 /// Reads `10s`, `1m30s`, `25ms`.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     if text.chars().nth(MAX_DURATION_CHARS).is_some() {
         return Err("is not a duration; write a number and a unit, such as `10s`, `1m30s` or `25ms`".into());
     }

@@ -7,10 +7,13 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use leasehold::clock::Moment;
 use leasehold::leasehold_core::Token;
+use leasehold::policy::{Class, PolicyBook};
 use leasehold::{Fence, Name, StoreUrl, Ttl};
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +52,6 @@ struct TokenFileText {
 
 impl TokenFile {
     pub(crate) fn to_text(&self) -> anyhow::Result<String> {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let text = TokenFileText {
             schema_version: TOKEN_FILE_SCHEMA,
             store: self.store.clone(),
@@ -57,7 +59,7 @@ impl TokenFile {
             token: self.token.expose().to_owned(),
             fence: self.fence,
             ttl_ms: self.ttl.as_millis(),
-            lock_delay_ms: millis(self.lock_delay),
+            lock_delay_ms: crate::lease::millis(self.lock_delay),
         };
         Ok(serde_json::to_string(&text)?)
     }
@@ -117,6 +119,14 @@ impl TokenFile {
             return Ok(named);
         }
         Ok(mine)
+    }
+
+    /// A class with the terms of this lease. The file does not name the class of the acquire, and a
+    /// release must not fail because a policy file is invalid.
+    pub(crate) fn release_class(&self, timeout: Duration) -> anyhow::Result<Arc<Class>> {
+        let mut class = Class::clone(&*PolicyBook::builtin().class("scheduler", Moment::ZERO)?);
+        (class.ttl, class.release.lock_delay, class.release.timeout) = (self.ttl, self.lock_delay, timeout);
+        Ok(Arc::new(class))
     }
 
     /// Creates the file. An existing file is never overwritten: it may hold another lock's only token.

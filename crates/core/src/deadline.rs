@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::event::Loss;
 use crate::hold::HoldStatus;
-use crate::policy::Class;
+use crate::policy::{Class, OnFailure};
 
 /// When the work of a hold must stop, as the hold's last step left it.
 ///
@@ -50,13 +50,105 @@ impl Deadline {
             standing => standing,
         }
     }
+
+    /// How long work may continue without another confirmed renewal; zero if the hold ended.
+    #[must_use]
+    pub fn remaining(&self, now: Moment) -> Duration {
+        match self.judge(now) {
+            HoldStatus::Lost(_) => Duration::ZERO,
+            _ => self.stop_at().since(now),
+        }
+    }
+
+    /// How long no other client can be granted the name; zero if no lease can be proven.
+    #[must_use]
+    pub fn proven_for(&self, now: Moment) -> Duration {
+        match self.judge(now) {
+            HoldStatus::Proven => self.proven_until.min(self.limit).since(now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The deadline of a lease that the store keeps until this moment, seen from outside: only its
+    /// own end ends it.
+    #[must_use]
+    pub fn of_lease(proven_until: Moment) -> Self {
+        Self { status: HoldStatus::Proven, proven_until, limit: Moment::FAR, stops_unproven: true }
+    }
+}
+
+/// The time of a remote client whose hold this process keeps: each heartbeat extends it.
+///
+/// The client's work also ends with the hold, so every method takes the hold's [`Deadline`].
+#[derive(Debug, Clone, Copy)]
+pub struct HeartbeatDeadline {
+    heartbeat: Duration,
+    // The latest time until which any response allowed the client to work.
+    valid_until: Moment,
+    // The lease is kept for this long for a client that may work on without this process.
+    kept_after: Duration,
+}
+
+impl HeartbeatDeadline {
+    /// A client that has been promised nothing yet. Work of a `continue` class may go on without
+    /// this process, so its lease is kept for one more `ttl`.
+    #[must_use]
+    pub fn new(heartbeat: Duration, on_failure: OnFailure, ttl: Duration) -> Self {
+        let kept_after = match on_failure {
+            OnFailure::Fence => Duration::ZERO,
+            OnFailure::Continue => ttl,
+        };
+        Self { heartbeat, valid_until: Moment::ZERO, kept_after }
+    }
+
+    /// The same client, after a response that allowed it to work until then.
+    #[must_use]
+    pub fn promised(mut self, until: Moment) -> Self {
+        self.valid_until = self.valid_until.max(until);
+        self
+    }
+
+    /// A client that is silent for this long counts as gone.
+    #[must_use]
+    pub fn heartbeat(&self) -> Duration {
+        self.heartbeat
+    }
+
+    /// Extends the client's time and returns it. Earlier promises stay in force, because the client
+    /// may never receive this response. (A lease taken after a local-only start may end sooner than
+    /// the time promised without one.)
+    pub fn extend(&mut self, hold: &Deadline, now: Moment) -> Duration {
+        let valid = hold.remaining(now).min(self.heartbeat);
+        *self = self.promised(now + valid);
+        valid
+    }
+
+    /// How long the client may work without another heartbeat. An earlier policy or process may
+    /// have promised more than the hold has left. That promise is kept, but not repeated.
+    #[must_use]
+    pub fn remaining(&self, hold: &Deadline, now: Moment) -> Duration {
+        self.valid_until.since(now).min(hold.remaining(now))
+    }
+
+    /// Returns true if the client's time is over on its own clock too, which may run slower.
+    #[must_use]
+    pub fn is_over(&self, now: Moment) -> bool {
+        let margin = Class::default_drift(self.heartbeat);
+        now >= self.valid_until + margin + self.kept_after
+    }
+}
+
+/// How long a holder may act on a lease of this TTL, counted from the send time of its request.
+#[must_use]
+pub fn usable_time(ttl: Duration, drift: Duration, stop_grace: Duration) -> Duration {
+    ttl.saturating_sub(drift).saturating_sub(stop_grace)
 }
 
 /// The moment after which the holder of a lease must not act. `sent_at` is the send time of the
 /// confirmed request.
 #[must_use]
 pub fn deadline(sent_at: Moment, ttl: Duration, class: &Class) -> Moment {
-    sent_at + ttl.saturating_sub(class.drift).saturating_sub(class.stop_grace)
+    sent_at + usable_time(ttl, class.drift, class.stop_grace)
 }
 
 /// The moment at which the store's lease has expired for certain, if the store last touched it at
@@ -171,6 +263,38 @@ mod tests {
         assert_eq!(proven(5, 9, true).stop_at(), Moment::from_nanos(5));
         assert_eq!(proven(9, 5, true).stop_at(), Moment::from_nanos(5));
         assert_eq!(proven(5, 9, false).stop_at(), Moment::from_nanos(9));
+    }
+
+    #[test]
+    fn work_without_proof_remains_until_the_limit_and_proves_nothing() {
+        let times = |deadline: Deadline, now| {
+            let now = Moment::from_nanos(now);
+            (deadline.remaining(now).as_nanos(), deadline.proven_for(now).as_nanos())
+        };
+        assert_eq!(times(proven(5, 9, true), 2), (3, 3));
+        assert_eq!(times(proven(5, 9, true), 5), (0, 0));
+        assert_eq!(times(proven(5, 9, false), 2), (7, 3));
+        assert_eq!(times(proven(5, 9, false), 5), (4, 0));
+        assert_eq!(times(proven(9, 5, true), 2), (3, 3));
+        let lease = Deadline::of_lease(Moment::from_nanos(5));
+        assert_eq!(times(lease, 2), (3, 3));
+        assert_eq!(lease.judge(Moment::from_nanos(5)), HoldStatus::Lost(Loss::Deadline));
+    }
+
+    #[test]
+    fn a_heartbeat_extends_the_clients_time_within_the_lease() {
+        let at = |millis| Moment::ZERO + ms(millis);
+        let lease = |until| Deadline::of_lease(at(until));
+        let mut client = HeartbeatDeadline::new(ms(1_000), OnFailure::Fence, ms(5_000));
+        assert_eq!(client.extend(&lease(9_000), at(100)), ms(1_000));
+        assert_eq!(client.remaining(&lease(9_000), at(300)), ms(800));
+        // The lease ends first. The earlier promise stays, but is not repeated.
+        assert_eq!(client.extend(&lease(500), at(400)), ms(100));
+        assert_eq!(client.remaining(&lease(500), at(400)), ms(100));
+        // 20 ms and one per cent for a slower clock.
+        assert!(!client.is_over(at(1_129)) && client.is_over(at(1_130)));
+        let continues = HeartbeatDeadline::new(ms(1_000), OnFailure::Continue, ms(5_000)).promised(at(1_100));
+        assert!(!continues.is_over(at(6_129)) && continues.is_over(at(6_130)));
     }
 
     #[test]

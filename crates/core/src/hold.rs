@@ -134,7 +134,13 @@ impl Hold {
     /// The status now.
     #[must_use]
     pub fn status(&self) -> HoldStatus {
-        self.shared.deadline().judge(self.clock.now())
+        self.deadline().judge(self.clock.now())
+    }
+
+    /// The deadline of the work, as the last step left it.
+    #[must_use]
+    pub fn deadline(&self) -> Deadline {
+        self.shared.deadline()
     }
 
     /// The deadline of the work, with a notification when it moves and when the hold ends. The
@@ -175,11 +181,7 @@ impl Hold {
     /// How long work may continue without another confirmed renewal; zero if the hold ended.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let (deadline, now) = (self.shared.deadline(), self.clock.now());
-        match deadline.judge(now) {
-            HoldStatus::Lost(_) => Duration::ZERO,
-            _ => deadline.stop_at().since(now),
-        }
+        self.deadline().remaining(self.clock.now())
     }
 
     /// How long no other client can be granted the name: the rest of the confirmed lease, zero if
@@ -187,11 +189,7 @@ impl Hold {
     /// lets unproven work continue.
     #[must_use]
     pub fn proven_for(&self) -> Duration {
-        let (deadline, now) = (self.shared.deadline(), self.clock.now());
-        match deadline.judge(now) {
-            HoldStatus::Proven => deadline.proven_until.min(deadline.limit).since(now),
-            _ => Duration::ZERO,
-        }
+        self.deadline().proven_for(self.clock.now())
     }
 
     /// Checks that this hold covers `name`. Locks are not reentrant: pass the hold to code that
@@ -211,7 +209,7 @@ impl Hold {
     /// deadline is watched here too.
     pub async fn lost(&self) -> LeaseLost {
         loop {
-            let deadline = self.shared.deadline();
+            let deadline = self.deadline();
             if let HoldStatus::Lost(reason) = deadline.judge(self.clock.now()) {
                 return self.lost_error(reason);
             }

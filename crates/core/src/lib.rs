@@ -79,7 +79,7 @@ pub mod types;
 
 pub use admin::BreakError;
 pub use client::{Acquired, ClassLocks, Locks, LocksBuilder};
-pub use deadline::Deadline;
+pub use deadline::{Deadline, HeartbeatDeadline};
 pub use error::{Busy, Error, FenceError, LeaseLost, RunError};
 pub use event::Loss;
 pub use hold::{Exclusivity, Hold, HoldStatus};

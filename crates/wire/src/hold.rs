@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use leasehold_core::Fence;
 use serde::{Deserialize, Serialize};
 
@@ -68,4 +70,13 @@ pub struct HoldView {
     /// An operator asks you to release the hold; the text is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_to_release: Option<String>,
+}
+
+impl HoldView {
+    /// How long the client may work, and for how much of that time no other client can be granted
+    /// the name. The lease is kept that long, and may be released after.
+    #[must_use]
+    pub fn with_times(self, valid: Duration, proven: Duration) -> Self {
+        Self { valid_ms: crate::millis(valid), proven_ms: crate::millis(proven.min(valid)), ..self }
+    }
 }

@@ -102,6 +102,30 @@ fn a_lost_lock_is_reported_as_lost() {
     assert_eq!(exit_code(&fixture.run(&["release", "--token-file", "u"])), 0);
 }
 
+/// The lease is extended although its token file cannot be rewritten, and the command says both.
+#[test]
+fn a_renewal_whose_token_file_cannot_be_rewritten_is_a_success() {
+    let fixture = Fixture::sqlite();
+    assert_eq!(exit_code(&fixture.run(&["acquire", "demo", "--ttl", "1m", "--token-file", "t"])), 0);
+    // A folder stands where the new file would be written, which also stops a superuser.
+    std::fs::create_dir_all(fixture.path("t.new/in-the-way")).unwrap();
+    let renewed = fixture.run(&["renew", "--ttl", "10m", "--token-file", "t", "-o", "json"]);
+    assert_eq!(exit_code(&renewed), 0, "{}", stderr_of(&renewed));
+    let json = parse_valid("renew", &stdout_of(&renewed));
+    assert_eq!(json["renewed"], true);
+    assert!(json["valid_for_ms"].as_u64().unwrap() > 500_000, "{json}");
+    assert!(
+        stderr_of(&renewed).contains("was extended, but its token file could not be rewritten")
+            && stderr_of(&renewed).lines().count() <= 3,
+        "{}",
+        stderr_of(&renewed)
+    );
+    // The file still has the token, with the earlier time to live.
+    let again = fixture.run(&["renew", "--token-file", "t", "-o", "json"]);
+    assert!(parse_valid("renew", &stdout_of(&again))["valid_for_ms"].as_u64().unwrap() < 60_000);
+    assert_eq!(exit_code(&fixture.run(&["release", "--token-file", "t"])), 0);
+}
+
 #[test]
 fn the_token_is_in_its_file_and_nowhere_else() {
     let fixture = Fixture::sqlite();

@@ -4,10 +4,12 @@
 mod advise;
 mod book;
 mod breaking;
+mod cli_properties;
 mod config;
 mod daemon;
 mod daemon_killed;
 mod doctor;
+mod documentation;
 mod drill;
 mod drill_exit;
 mod elect;

@@ -4,12 +4,12 @@ mod client_acquire;
 mod driver;
 mod gate_entry;
 mod machine;
+mod release_driver;
 #[cfg(test)]
 mod tests;
-mod undo;
 mod wait_observation;
 
 pub(crate) use client_acquire::acquire;
 pub use driver::{AcquireDriver, AcquireHooks, CallAdmission, DriverIo, NoHooks, Stopped};
 pub use machine::{AcquireMachine, AcquireOutcome, AcquireStep, MAX_POLL_INTERVAL, WAITER_REGISTRATION_TTL};
-pub use undo::Undo;
+pub use release_driver::ReleaseDriver;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::deadline::deadline;
+use crate::deadline::usable_time;
 use crate::policy::Class;
 
 /// The lease as the store last confirmed it.
@@ -36,7 +36,7 @@ impl LeaseTerms {
     // with: a shortened TTL brings a smaller drift, while this lease still lives for the longer
     // one.
     pub(super) fn deadline(self, sent_at: Moment, class: &Class) -> Moment {
-        deadline(sent_at, self.ttl, class) - self.drift.saturating_sub(class.drift)
+        sent_at + usable_time(self.ttl, self.drift.max(class.drift), class.stop_grace)
     }
 
     /// The longer of each value.

@@ -7,6 +7,7 @@ use super::class::ReleaseWhen;
 use super::duration::{decimal, human};
 use super::field::Field;
 use super::plan::RenewPlan;
+use crate::deadline::usable_time;
 use crate::store::{Promise, PromiseReport};
 use crate::types::{InvalidInput, Ttl};
 
@@ -134,7 +135,7 @@ fn no_time(class: &Class) -> Option<ClassProblem> {
         });
     }
     if class.usable().is_zero() {
-        let room = ttl.saturating_sub(class.drift);
+        let room = usable_time(ttl, class.drift, Duration::ZERO);
         return Some(ClassProblem {
             section: "stop_grace",
             fields: &[Field::StopGrace, Field::Ttl],

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::deadline::usable_time;
 use crate::store::Promise;
 use crate::types::Ttl;
 
@@ -42,7 +43,7 @@ impl Class {
     /// How long a holder may act on one confirmed lease, counted from the send time of its request.
     #[must_use]
     pub fn usable(&self) -> Duration {
-        self.ttl.get().saturating_sub(self.drift).saturating_sub(self.stop_grace)
+        usable_time(self.ttl.get(), self.drift, self.stop_grace)
     }
 
     /// The TTL that a holder may count: the requested one, or what the store granted instead, less

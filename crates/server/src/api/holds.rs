@@ -6,9 +6,8 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use leasehold::clock::Moment;
 use leasehold::leasehold_core::rng::RandomExt;
-use leasehold::leasehold_core::{Request, RequestOptions};
+use leasehold::leasehold_core::{HeartbeatDeadline, Request, RequestOptions};
 use leasehold::{Acquired, Error, Fence, Holder};
 use leasehold_wire::{ErrorCode, HoldRequest, HoldView, Problem, Released};
 
@@ -92,10 +91,11 @@ pub(crate) async fn create(
         owner: who.id().to_owned(),
         holder: holder.to_string(),
         class: class.name.to_string(),
-        heartbeat,
-        valid_until: Moment::ZERO,
-        on_failure: class.renew.on_failure,
-        ttl: lifetime.unwrap_or(class.ttl.get()),
+        client: HeartbeatDeadline::new(
+            heartbeat,
+            class.renew.on_failure,
+            lifetime.unwrap_or(class.ttl.get()),
+        ),
         release_request: None,
         retaken_row: None,
     };

@@ -100,7 +100,8 @@ fn daemon_routes(table: RouteTable) -> RouteTable {
     let held = |role| Rule::new(role, holds::hold_target()).hidden();
     let read_name = Rule::new(Role::Read, TargetSource::Name);
     let break_name = Rule::new(Role::Admin, TargetSource::Name);
-    let renew_many = Rule::new(Role::Hold, TargetSource::Namespace).renewal_budget();
+    let renew_many =
+        Rule::new(Role::Hold, TargetSource::Namespace).renewal_budget().max_body(locks::MAX_BATCH_BODY_BYTES);
     let create_hold =
         Rule::new(Role::Hold, target_in_body(|hold: &HoldRequest| Ok(Target::Name(Name::new(&hold.name)?))));
     table

@@ -6,14 +6,14 @@
 //! Undoing one request could release what the other was granted, here or through another daemon. So
 //! such a caller only loses its place in the queue. Its lease waits for it and expires by itself.
 //!
-//! The undo is retried for as long as there could be something to undo. Core's [`Undo`] decides
+//! The undo is retried for as long as there could be something to undo. Core's [`ReleaseDriver`] decides
 //! that, so the daemon retries exactly as a client would.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{Clock, Moment, run_until};
-use leasehold::leasehold_core::acquire::Undo;
+use leasehold::leasehold_core::acquire::ReleaseDriver;
 use leasehold::policy::Class;
 use leasehold::store::{AcquireRequest, ReleaseRequest};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -29,7 +29,7 @@ const MAX_RETRIED_UNDOS: usize = 1024;
 /// Undoes a running acquire when dropped, unless disarmed.
 pub(crate) struct UndoGuard {
     app: Arc<App>,
-    pending: Option<Undo>,
+    pending: Option<ReleaseDriver>,
 }
 
 impl UndoGuard {
@@ -47,7 +47,8 @@ impl UndoGuard {
             (false, Some(_)) => Some(ReleaseRequest::leave_queue(name.clone(), token.clone())),
             (false, None) => None,
         };
-        Self { app: Arc::clone(app), pending: giving.map(|giving| Undo::new(giving, Arc::clone(class))) }
+        let pending = giving.map(|giving| ReleaseDriver::new(giving, Arc::clone(class)));
+        Self { app: Arc::clone(app), pending }
     }
 
     /// Disarms the guard: the caller gets a definite answer.
@@ -83,7 +84,7 @@ impl UndoQueue {
         }
     }
 
-    fn spawn_undo(app: &App, undo: Undo) {
+    fn spawn_undo(app: &App, undo: ReleaseDriver) {
         let (room, enough) = app.undo_queue.retry_permit(&app.stopping);
         let (io, over) = (app.driver_io(), app.undo_queue.aborted.clone());
         app.undo_queue.tasks.spawn(async move {

@@ -159,3 +159,29 @@ async fn silence_of_a_rarely_renewing_holder_proves_nothing() {
         assert_eq!(ended["how"], "released", "{who}");
     }
 }
+
+/// The API documents batches of 200, and names of up to 512 bytes.
+#[tokio::test]
+async fn the_largest_documented_batch_of_renewals_fits_a_request() {
+    let daemon = Daemon::start().await;
+    // Some clients escape every letter outside of ASCII.
+    let name = |at: usize| format!("big:{at:03}{}", "é".repeat(252));
+    let holder = "h".repeat(128);
+    let mut items = Vec::new();
+    for at in 0..200 {
+        let ask = json!({"holder": holder, "ttl_ms": 600_000});
+        let path = format!("/v1/locks/{}/acquire", name(at).replace('é', "%C3%A9"));
+        let granted = daemon.post(&path, ask).await.ok();
+        items.push(json!({
+            "name": name(at), "token": granted["token"], "fence": granted["fence"],
+            "ttl_ms": 600_000, "lock_delay_ms": 86_400_000,
+        }));
+    }
+    let renewed = daemon.post("/v1/namespaces/big/renew", json!({"items": items})).await.ok();
+    let results = renewed["results"].as_array().unwrap();
+    assert_eq!(results.len(), 200);
+    assert!(results.iter().all(|one| one["status"] == "extended"), "{renewed}");
+    items.push(items[0].clone());
+    let refused = daemon.post("/v1/namespaces/big/renew", json!({"items": items})).await;
+    assert_eq!((refused.status, refused.code().as_str()), (422, "invalid"), "{refused:?}");
+}

@@ -204,6 +204,26 @@ async fn every_route_by_every_role_on_every_namespace() {
     assert!(tried > 300, "{tried}");
 }
 
+/// The limit of a list counts the caller's own names, not those that share their first letters.
+#[tokio::test]
+async fn foreign_names_do_not_use_up_the_limit_of_a_list() {
+    let (daemon, tokens) = stage().await;
+    let (root, reader) = (Some(tokens[0].as_str()), Some(tokens[1].as_str()));
+    // `team-` is listed before `team:`.
+    let foreign = (0..20).map(|at| format!("team-{at:02}:x"));
+    for name in foreign.chain((1..=3).map(|at| format!("team:{at}"))) {
+        daemon.call("POST", &format!("/v1/locks/{name}/acquire"), root, Some(json!({}))).await.ok();
+    }
+    for (limit, names, truncated) in
+        [(3, &["team:1", "team:2", "team:3"][..], false), (2, &["team:1", "team:2"], true)]
+    {
+        let listed = daemon.call("GET", &format!("/v1/locks?limit={limit}"), reader, None).await.ok();
+        let found: Vec<_> =
+            listed["locks"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!((found.as_slice(), &listed["truncated"]), (names, &json!(truncated)), "{listed}");
+    }
+}
+
 /// Lists, history, events and errors show only names the caller may read; metrics are refused.
 #[tokio::test]
 async fn foreign_names_are_never_shown() {

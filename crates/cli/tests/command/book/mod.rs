@@ -12,7 +12,8 @@ mod shell;
 
 use std::path::{Path, PathBuf};
 
-use lines::{PageCommand, page_commands};
+use lines::PageCommand;
+pub(crate) use lines::page_commands;
 use shell::Shell;
 
 use crate::fixture::Fixture;

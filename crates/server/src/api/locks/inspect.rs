@@ -16,7 +16,7 @@ use crate::state::app::App;
 /// The list length if the caller names none.
 const DEFAULT_LIST_LIMIT: usize = 1000;
 const MAX_LIST_LIMIT: usize = 10_000;
-// Names in `default` share no prefix, so the daemon must fetch and filter. This bounds that work.
+// The daemon may have to fetch foreign names and filter them out. This bounds that work.
 const MAX_SCANNED_LEASES: usize = 100_000;
 
 /// The query of the lock list.
@@ -77,17 +77,24 @@ pub(crate) async fn list(
     let prefix = check_prefix(which.prefix)?;
     let mut list = LockList { locks: Vec::new(), truncated: false };
     for begin in scope_prefixes(&who, &prefix) {
-        let narrow = begin.len() >= prefix.len() && !begin.is_empty();
-        let fetch = if narrow || reads_everything(&who) { limit } else { MAX_SCANNED_LEASES };
-        let found = app
-            .with_timeout(DEFAULT_STORE_TIMEOUT, app.store().list(&begin, fetch, DEFAULT_STORE_TIMEOUT))
-            .await?;
-        list.truncated |= found.truncated;
-        let seen = found
-            .leases
-            .iter()
-            .filter(|lease| who.covers(Role::Read, &lease.name) && lease.name.as_str().starts_with(&prefix));
-        list.locks.extend(seen.map(LockView::from));
+        let mut fetch = limit;
+        // A store filters by prefix only, so foreign names may use up a limit that is for the
+        // caller's own: fetch more until enough of them are found.
+        let (seen, truncated) = loop {
+            let found = app
+                .with_timeout(DEFAULT_STORE_TIMEOUT, app.store().list(&begin, fetch, DEFAULT_STORE_TIMEOUT))
+                .await?;
+            let own = found.leases.iter().filter(|lease| {
+                who.covers(Role::Read, &lease.name) && lease.name.as_str().starts_with(&prefix)
+            });
+            let seen: Vec<_> = own.map(LockView::from).collect();
+            if !found.truncated || seen.len() >= limit || fetch >= MAX_SCANNED_LEASES {
+                break (seen, found.truncated);
+            }
+            fetch = (fetch * 8).min(MAX_SCANNED_LEASES);
+        };
+        list.truncated |= truncated;
+        list.locks.extend(seen);
     }
     list.locks.sort_by(|a, b| a.name.cmp(&b.name));
     // Overlapping scopes list the same name twice.

@@ -12,8 +12,14 @@ use crate::api::document::{JsonBody, LockName};
 use crate::api::problem::Refusal;
 use crate::state::app::App;
 
-// The Rust client sends at most this many.
+// As the API documents it.
 const MAX_BATCH_ITEMS: usize = 200;
+// An item has a name of 512 bytes and a token of 226 at most. A client may escape letters, which
+// takes up to three times the bytes (`é` as `\u00e9`). The other fields take at most 150.
+const MAX_ITEM_BYTES: usize = 3 * (512 + 226) + 150;
+
+/// Fits the largest batch that the API documents.
+pub(crate) const MAX_BATCH_BODY_BYTES: usize = MAX_BATCH_ITEMS * MAX_ITEM_BYTES;
 
 /// Renew a lock
 ///

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{ClockExt, Moment, RuntimeClock, SharedClock};
+use leasehold::leasehold_core::HeartbeatDeadline;
 use leasehold::leasehold_core::adapter::FaultyStore;
 use leasehold::leasehold_core::memory::MemoryStore;
 use leasehold::leasehold_core::rng::SeededRandom;
@@ -79,10 +80,7 @@ impl Fixture {
             owner: OWNER.into(),
             holder: OWNER.into(),
             class: class.into(),
-            heartbeat,
-            valid_until: Moment::ZERO,
-            on_failure,
-            ttl,
+            client: HeartbeatDeadline::new(heartbeat, on_failure, ttl),
             release_request: None,
             retaken_row: None,
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold::clock::Moment;
-use leasehold::policy::OnFailure;
+use leasehold::leasehold_core::HeartbeatDeadline;
 use leasehold::{Fence, Hold, HoldStatus, Name};
 use leasehold_wire::{ErrorCode, HoldView, millis};
 
@@ -41,12 +41,8 @@ pub(crate) struct HoldEntry {
     pub(crate) owner: String,
     pub(crate) holder: String,
     pub(crate) class: String,
-    pub(crate) heartbeat: Duration,
-    /// The latest time until which any response allowed the client to work.
-    pub(crate) valid_until: Moment,
-    /// Whether work of this class may continue without a proven lease.
-    pub(crate) on_failure: OnFailure,
-    pub(crate) ttl: Duration,
+    /// The time that the client has, by its heartbeats.
+    pub(crate) client: HeartbeatDeadline,
     pub(crate) release_request: Option<String>,
     /// The row of the current lease, if the hold has re-acquired its name.
     pub(crate) retaken_row: Option<SavedHold>,
@@ -85,15 +81,9 @@ impl Holds {
             if there.owner != held.owner || there.name != held.name {
                 return Err(id_taken());
             }
-            return match there.view(id, now) {
-                Some(Ok(mut view)) => {
-                    // A repeated request shows that the client is alive, so it counts as a
-                    // heartbeat.
-                    there.extend(now);
-                    there.fill_times(&mut view);
-                    Ok(ReserveOutcome::Existing(view))
-                }
-                Some(Err(lost)) => Err(lost),
+            // A repeated request shows that the client is alive, so it counts as a heartbeat.
+            return match there.beat(id, now) {
+                Some(view) => view.map(ReserveOutcome::Existing),
                 None => Err(Refusal::new(
                     ErrorCode::InProgress,
                     "a request with this id waits already; retry later, or end that one",
@@ -123,15 +113,14 @@ impl Holds {
         let mut table = self.table();
         let held = table.current.get_mut(id)?;
         held.hold = Some(hold);
-        held.extend(now);
-        held.view(id, now)
+        held.beat(id, now)
     }
 
     /// Pretends that a response promised the client this time.
     #[cfg(test)]
     pub(crate) fn set_valid_until(&self, id: &str, until: Moment) {
         if let Some(held) = self.table().current.get_mut(id) {
-            held.valid_until = until;
+            held.client = held.client.promised(until);
         }
     }
 
@@ -160,15 +149,7 @@ impl Holds {
     pub(crate) fn heartbeat(&self, id: &str, owner: &str, now: Moment) -> Result<HoldView, Refusal> {
         let mut table = self.table();
         if let Some(held) = table.current.get_mut(id).filter(|held| held.owner == owner) {
-            return match held.view(id, now) {
-                Some(Ok(mut view)) => {
-                    held.extend(now);
-                    held.fill_times(&mut view);
-                    Ok(view)
-                }
-                Some(lost) => lost,
-                None => Err(outcome_pending()),
-            };
+            return held.beat(id, now).unwrap_or_else(|| Err(outcome_pending()));
         }
         Err(table
             .ended
@@ -236,9 +217,9 @@ impl Holds {
             .iter()
             .filter_map(|(id, held)| {
                 let hold = held.hold.as_ref()?;
-                let reason = match hold.status() {
+                let reason = match hold.deadline().judge(now) {
                     HoldStatus::Lost(loss) => loss.label(),
-                    _ if now >= held.client_gone_at() => "client_gone",
+                    _ if held.client.is_over(now) => "client_gone",
                     _ => return None,
                 };
                 Some((id.clone(), reason.to_owned()))
@@ -288,7 +269,7 @@ impl Holds {
     /// The holds whose clients are gone, at the end of the drain.
     pub(crate) fn without_client(&self, now: Moment) -> Vec<String> {
         let table = self.table();
-        let over = |held: &HoldEntry| held.hold.is_some() && now >= held.client_gone_at();
+        let over = |held: &HoldEntry| held.hold.is_some() && held.client.is_over(now);
         let found = table.current.iter().filter(|(_, held)| over(held));
         let mut found: Vec<_> = found.map(|(id, _)| id.clone()).collect();
         found.sort_unstable();
@@ -311,66 +292,36 @@ impl HoldTable {
 }
 
 impl HoldEntry {
-    /// Extends the client's time. Earlier promises stay in force, because the client may never
-    /// receive this response. (A lease taken after a local-only start may end sooner than the time
-    /// promised without one.)
-    pub(crate) fn extend(&mut self, now: Moment) {
-        self.valid_until = self.valid_until.max(now + Duration::from_millis(self.valid_ms()));
-    }
-
-    /// Sets the times for a client that has just sent a heartbeat.
-    fn fill_times(&self, view: &mut HoldView) {
-        view.valid_ms = self.valid_ms();
-        view.proven_ms = self.proven_ms(view.valid_ms);
-    }
-
-    /// How long no other client can be granted the name. The lease is kept that long, and may be
-    /// released after.
-    fn proven_ms(&self, valid: u64) -> u64 {
-        let left = self.hold.as_ref().map_or(Duration::ZERO, Hold::proven_for);
-        millis(left).min(valid)
-    }
-
-    /// How long the client may work from now, in milliseconds.
-    fn valid_ms(&self) -> u64 {
-        let left = self.hold.as_ref().map_or(Duration::ZERO, Hold::remaining);
-        millis(left.min(self.heartbeat))
-    }
-
-    /// The time at which a silent client counts as gone. Work of a `continue` class may go on
-    /// without the daemon, so it keeps its lease for one more TTL.
-    fn client_gone_at(&self) -> Moment {
-        // A margin for clocks: the client's may run slower than the daemon's.
-        let margin = Duration::from_millis(20) + self.heartbeat / 100;
-        match self.on_failure {
-            OnFailure::Fence => self.valid_until + margin,
-            OnFailure::Continue => self.valid_until + margin + self.ttl,
-        }
+    /// The response to a client that has just shown that it is alive: its time starts anew.
+    fn beat(&mut self, id: &str, now: Moment) -> Option<Result<HoldView, Refusal>> {
+        let (hold, view) = (self.hold.as_ref()?, self.view(id, now)?);
+        let (deadline, client) = (hold.deadline(), &mut self.client);
+        Some(view.map(|view| view.with_times(client.extend(&deadline, now), deadline.proven_for(now))))
     }
 
     /// The response for this hold; `None` while it is being acquired.
     fn view(&self, id: &str, now: Moment) -> Option<Result<HoldView, Refusal>> {
         let hold = self.hold.as_ref()?;
-        let standing = match hold.status() {
+        let deadline = hold.deadline();
+        let standing = match deadline.judge(now) {
             HoldStatus::Lost(loss) => return Some(Err(hold_over(&self.name, loss.label()))),
             HoldStatus::Unproven => "unproven",
             HoldStatus::LocalOnly => "local_only",
             _ => "proven",
         };
-        // An earlier policy or run may have promised more. That promise is kept, but not repeated.
-        let valid_ms = millis(self.valid_until.since(now).min(hold.remaining()));
-        Some(Ok(HoldView {
+        let view = HoldView {
             id: id.to_owned(),
             name: self.name.to_string(),
             class: self.class.clone(),
             holder: self.holder.clone(),
             fence: hold.fence_if_any().ok().flatten(),
             standing: standing.to_owned(),
-            valid_ms,
-            proven_ms: self.proven_ms(valid_ms),
-            heartbeat_ms: millis(self.heartbeat),
+            valid_ms: 0,
+            proven_ms: 0,
+            heartbeat_ms: millis(self.client.heartbeat()),
             asked_to_release: self.release_request.clone(),
-        }))
+        };
+        Some(Ok(view.with_times(self.client.remaining(&deadline, now), deadline.proven_for(now))))
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::ClockExt;
-use leasehold::leasehold_core::{Request, RequestOptions, ResumeOutcome};
+use leasehold::leasehold_core::deadline::latest_expiry;
+use leasehold::leasehold_core::{HeartbeatDeadline, Request, RequestOptions, ResumeOutcome};
 use leasehold::{Error, Hold, InvalidInput, Name};
 
 use super::registry::HoldEntry;
@@ -78,7 +79,7 @@ async fn resume_until_answered(
     let age = u64::try_from(app.wall_micros().saturating_sub(row.since)).unwrap_or(0);
     let age = Duration::from_micros(age);
     // One TTL after the start, no lease of the previous run can be left.
-    let give_up = app.clock.now() + ttl.unwrap_or(class.ttl.get());
+    let give_up = latest_expiry(app.clock.now(), ttl.unwrap_or(class.ttl.get()), class.drift);
     loop {
         match app.locks.resume(request.clone(), row.fence, age).await {
             Ok(ResumeOutcome::Held(hold)) => return Ok(Some(hold)),
@@ -93,18 +94,17 @@ async fn resume_until_answered(
 fn entry_from_row(app: &App, row: &SavedHold, name: &Name) -> Result<HoldEntry, InvalidInput> {
     let class = app.class(&row.class)?;
     let heartbeat = Duration::from_millis(row.heartbeat_ms);
+    let ttl = row.ttl_ms.map_or(class.ttl.get(), Duration::from_millis);
     Ok(HoldEntry {
         hold: None,
         name: name.clone(),
         owner: row.owner.clone(),
         holder: row.holder.clone(),
         class: row.class.clone(),
-        heartbeat,
         // No run can have promised the client more than a heartbeat interval, whatever the policy
         // was then.
-        valid_until: app.clock.now() + heartbeat,
-        on_failure: class.renew.on_failure,
-        ttl: row.ttl_ms.map_or(class.ttl.get(), Duration::from_millis),
+        client: HeartbeatDeadline::new(heartbeat, class.renew.on_failure, ttl)
+            .promised(app.clock.now() + heartbeat),
         release_request: None,
         retaken_row: None,
     })

@@ -108,6 +108,7 @@ mod tests {
 
     use leasehold::Name;
     use leasehold::clock::Moment;
+    use leasehold::leasehold_core::HeartbeatDeadline;
     use leasehold::policy::OnFailure;
 
     use super::super::registry::HoldEntry;
@@ -136,10 +137,11 @@ mod tests {
             owner: "w1".to_owned(),
             holder: "w1".to_owned(),
             class: "workflow".to_owned(),
-            heartbeat: Duration::from_millis(500),
-            valid_until: Moment::ZERO,
-            on_failure: OnFailure::Continue,
-            ttl: Duration::from_secs(30),
+            client: HeartbeatDeadline::new(
+                Duration::from_millis(500),
+                OnFailure::Continue,
+                Duration::from_secs(30),
+            ),
             release_request: None,
             retaken_row: None,
         }

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use leasehold::clock::Moment;
 use leasehold::event::{EventKind, LeaseOp, Loss};
-use leasehold::leasehold_core::Token;
+use leasehold::leasehold_core::deadline::latest_expiry;
+use leasehold::leasehold_core::{Deadline, Token};
 use leasehold::store::{
     AcquireRequest, AcquireResponse, ReleaseResponse, RenewRequest, RenewResponse, StoreError,
 };
-use leasehold::{Fence, Holder, Name};
+use leasehold::{Fence, HoldStatus, Holder, Name};
 
 use super::{EventSubject, Recorder};
 
@@ -34,7 +35,8 @@ struct FollowedLease {
     holder: Holder,
     fence: Fence,
     since: Moment,
-    until: Moment,
+    /// When the lease ends in the store, as this daemon saw it.
+    deadline: Deadline,
     /// The reason, if an operator has asked the holder to release.
     release_request: Option<String>,
 }
@@ -49,6 +51,15 @@ impl FollowedLease {
             hold: self.id,
         }
     }
+
+    /// A store never shortens a lease.
+    fn extend(&mut self, to: Deadline) {
+        self.deadline.proven_until = self.deadline.proven_until.max(to.proven_until);
+    }
+}
+
+fn stored_until(now: Moment, kept: Duration) -> Deadline {
+    Deadline::of_lease(latest_expiry(now, kept, Duration::ZERO))
 }
 
 impl ClientLeases {
@@ -91,7 +102,7 @@ impl ClientLeases {
                     holder: holder.clone(),
                     fence: grant.fence,
                     since: now,
-                    until: now + grant.ttl.unwrap_or_else(|| ask.store_ttl()),
+                    deadline: stored_until(now, grant.ttl.unwrap_or_else(|| ask.store_ttl())),
                     release_request: None,
                 };
                 let mut table = self.table();
@@ -99,7 +110,7 @@ impl ClientLeases {
                     && known.fence == grant.fence
                 {
                     // A repeated acquire returned the same grant: no new event.
-                    known.until = known.until.max(lease.until);
+                    known.extend(lease.deadline);
                     return;
                 }
                 lease.id = self.recorder.next_client_hold_id();
@@ -151,8 +162,8 @@ impl ClientLeases {
         let lease = table.get_mut(key)?;
         match result {
             Ok(RenewResponse::Extended { .. }) => {
-                let left = lease.until.since(now).as_secs_f64() / renewal.store_ttl().as_secs_f64();
-                lease.until = lease.until.max(now + renewal.store_ttl());
+                let left = lease.deadline.remaining(now).as_secs_f64() / renewal.store_ttl().as_secs_f64();
+                lease.extend(stored_until(now, renewal.store_ttl()));
                 let what = EventKind::Renewed { left: left.clamp(0.0, 1.0), took };
                 self.recorder.record(&lease.subject(), what);
                 lease.release_request.clone()
@@ -187,7 +198,7 @@ impl ClientLeases {
             holder: holder(&renewal.token)?,
             fence: renewal.fence,
             since: now,
-            until: now + renewal.store_ttl(),
+            deadline: stored_until(now, renewal.store_ttl()),
             release_request: None,
         })
     }
@@ -227,14 +238,12 @@ impl ClientLeases {
 
     /// Records the leases that were not renewed in time as abandoned.
     pub(crate) fn expire(&self, now: Moment) {
-        let mut table = self.table();
-        let over: Vec<_> =
-            table.iter().filter(|(_, lease)| lease.until <= now).map(|(key, _)| key.clone()).collect();
-        for key in over {
-            let Some(lease) = table.remove(&key) else { continue };
-            let what = EventKind::Abandoned { reason: Loss::Deadline, held: now.since(lease.since) };
+        self.table().retain(|_, lease| {
+            let HoldStatus::Lost(reason) = lease.deadline.judge(now) else { return true };
+            let what = EventKind::Abandoned { reason, held: now.since(lease.since) };
             self.recorder.record(&lease.subject(), what);
-        }
+            false
+        });
     }
 
     /// Asks the holder of this grant to release; it learns so at its next renewal.

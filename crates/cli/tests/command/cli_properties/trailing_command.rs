@@ -4,35 +4,17 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
+use leasehold_cli::testing::{ParseOutcome, parse_line};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::command_line::{CommandLine, any_word, required_args_except};
 use super::config;
-use super::refusals::{ParseOutcome, parse_line};
 use super::verb_tree::{Verb, verbs};
-use crate::args::{Cli, Command};
-use crate::job::JobCommand;
 
 fn command_verbs() -> Vec<Arc<Verb>> {
     let runs = |verb: &&Arc<Verb>| verb.args.iter().any(|argument| argument.is_command());
     verbs().iter().filter(runs).cloned().collect()
-}
-
-/// Takes the trailing command out of the parsed arguments.
-fn take_command(cli: &mut Cli) -> Option<Vec<OsString>> {
-    match &mut cli.command {
-        Command::Run(args) => Some(std::mem::take(&mut args.argv)),
-        Command::Elect(args) => Some(std::mem::take(&mut args.argv)),
-        Command::Job(args) => match &mut args.command {
-            JobCommand::Submit(args) => {
-                let argv = std::mem::take(&mut args.argv);
-                Some(argv.into_iter().map(OsString::from).collect())
-            }
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 // Jobs are stored as JSON, which cannot hold bytes that are not UTF-8.
@@ -75,12 +57,12 @@ proptest! {
         expected.extend(command);
         match parse_line(&line.words) {
             ParseOutcome::Parsed(mut cli) => {
-                let given = take_command(&mut cli);
+                let given = cli.take_command();
                 prop_assert_eq!(given, Some(expected), "teach `handed` where {:?} keeps its command", &verb.path);
                 let ParseOutcome::Parsed(mut plain) = parse_line(&with(&["x".into()], true).words) else {
                     return Err(TestCaseError::fail(format!("{:?} takes no command", verb.path)));
                 };
-                take_command(&mut plain);
+                plain.take_command();
                 prop_assert_eq!(format!("{cli:?}"), format!("{plain:?}"), "{:?} took an option of its command's", line);
             }
             ParseOutcome::Refused(refusal) => {

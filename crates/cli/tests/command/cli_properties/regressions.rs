@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+use leasehold_cli::testing::{ParseOutcome, parse_line};
+
 use super::command_line::CommandLine;
-use super::refusals::{ParseOutcome, check_form, parse_line};
-use crate::args::Command;
+use super::refusals::check_form;
 
 /// The message and exit code of a refused line; panics if it is not refused in the right form.
 fn refusal_of(words: &[&str]) -> (String, u8) {
@@ -123,11 +124,11 @@ fn dashes_inside_a_command_belong_to_the_command() {
         (&["run", "n", "a", "--store", "x"], &["a", "--store", "x"]),
     ] {
         let words: Vec<OsString> = ["leasehold"].iter().chain(words).map(OsString::from).collect();
-        let cli = crate::parse(&words).unwrap();
-        let Command::Run(args) = cli.command else {
+        let ParseOutcome::Parsed(mut cli) = parse_line(&words) else {
             panic!("{words:?}");
         };
-        assert_eq!(args.argv, command, "{words:?}");
-        assert_eq!(cli.place.store, None, "{words:?}");
+        let given: Option<Vec<OsString>> = Some(command.iter().map(OsString::from).collect());
+        assert_eq!(cli.take_command(), given, "{words:?}");
+        assert_eq!(cli.store(), None, "{words:?}");
     }
 }

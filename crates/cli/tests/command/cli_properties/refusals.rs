@@ -1,52 +1,17 @@
 //! Property: every line is parsed, shows help, or is refused in the form of our messages.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::error::ErrorKind;
+use leasehold_cli::testing::{ParseOutcome, UsageRefusal, escape_control, parse_line};
 use proptest::prelude::*;
 
 use super::command_line::{CommandLine, any_line};
 use super::config;
 use super::verb_tree::verbs;
-use crate::args::Cli;
-use crate::{exit, message, usage};
 
 // The longest acceptable message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1000;
-
-/// The result of parsing a line.
-pub(super) enum ParseOutcome {
-    Parsed(Box<Cli>),
-    /// Help or the version was printed.
-    HelpShown,
-    Refused(UsageRefusal),
-}
-
-/// A refused line: message and exit code.
-#[derive(Debug)]
-pub(super) struct UsageRefusal {
-    pub(super) kind: ErrorKind,
-    pub(super) message: String,
-    pub(super) code: u8,
-}
-
-/// Parses a line as `main` does.
-pub(super) fn parse_line(words: &[OsString]) -> ParseOutcome {
-    let error = match crate::parse(words) {
-        Ok(cli) => return ParseOutcome::Parsed(Box::new(cli)),
-        Err(error) => error,
-    };
-    if !error.use_stderr() {
-        return ParseOutcome::HelpShown;
-    }
-    let kind = error.kind();
-    ParseOutcome::Refused(UsageRefusal {
-        kind,
-        message: message::prefix_lines(&usage::usage_error_text(error, words)),
-        code: exit::usage_exit_code(words),
-    })
-}
 
 /// Checks the form that every refusal must have.
 pub(super) fn check_form(line: &CommandLine, refusal: &UsageRefusal) -> Result<(), TestCaseError> {
@@ -101,7 +66,7 @@ fn names_the_problem(line: &CommandLine, kind: ErrorKind, first: &str) -> bool {
             let start =
                 bad.map(|word| String::from_utf8_lossy(word.as_bytes()).chars().take(1).collect::<String>());
             start.is_some_and(|start| {
-                first.contains("is not UTF-8") && first.contains(&message::escape_control(&start))
+                first.contains("is not UTF-8") && first.contains(&escape_control(&start))
             })
         }
         ErrorKind::MissingSubcommand => first.contains("requires a subcommand"),

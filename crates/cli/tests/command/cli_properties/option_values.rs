@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use leasehold_cli::testing::{ParseOutcome, parse_line};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::command_line::{CommandLine, concat_words, required_args_except};
 use super::config;
-use super::refusals::{ParseOutcome, check_form, parse_line};
+use super::refusals::check_form;
 use super::verb_tree::{Argument, Verb, verbs};
 use super::words::{self, SECRET};
 

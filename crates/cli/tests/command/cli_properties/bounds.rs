@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use leasehold_cli::testing::{MAX_DURATION, ParseOutcome, parse_duration, parse_line};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::command_line::CommandLine;
 use super::config;
 use super::option_values::line_with_option;
-use super::refusals::{ParseOutcome, check_form, parse_line};
+use super::refusals::check_form;
 use super::verb_tree::{Argument, Verb, verbs};
-use crate::span;
 
 /// The matching arguments of all verbs.
 fn matching_arguments(wanted: fn(&Argument) -> bool) -> Vec<(Arc<Verb>, Arc<Argument>)> {
@@ -102,8 +102,8 @@ proptest! {
     #[test]
     fn no_accepted_duration_exceeds_the_maximum(text in invalid_duration(), number in any::<u64>(), unit in "(ns|us|ms|s|m|h|d|w)") {
         for text in [text, format!("{number}{unit}")] {
-            if let Ok(taken) = span::parse(&text) {
-                prop_assert!(taken <= span::MAX_DURATION, "{}", text);
+            if let Ok(taken) = parse_duration(&text) {
+                prop_assert!(taken <= MAX_DURATION, "{}", text);
             }
         }
     }

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
+use leasehold_cli::testing::definition;
 
 use super::words;
-use crate::args::Cli;
 
 /// A leaf verb, with the verbs above it.
 pub(super) struct Verb {
@@ -94,7 +94,7 @@ impl Argument {
 pub(super) fn verbs() -> &'static [Arc<Verb>] {
     static VERBS: LazyLock<Vec<Arc<Verb>>> = LazyLock::new(|| {
         let mut found = Vec::new();
-        collect_verbs(&Cli::command(), &mut Vec::new(), &[], &mut found);
+        collect_verbs(&definition(), &mut Vec::new(), &[], &mut found);
         found
     });
     &VERBS

@@ -3,15 +3,13 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use clap::CommandFactory;
+use leasehold_cli::testing::{ParseOutcome, definition, parse_line};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::command_line::{CommandLine, required_args};
 use super::config;
-use super::refusals::{ParseOutcome, parse_line};
 use super::verb_tree::{Argument, Verb, verbs};
-use crate::args::Cli;
 
 /// The line with the option after `depth` words of the verb's path.
 fn line_with_option_at(verb: &Verb, depth: usize, option: &[OsString], needed: &[OsString]) -> CommandLine {
@@ -58,7 +56,8 @@ proptest! {
 // A new option of `leasehold` itself that is not global would only work before the verb.
 #[test]
 fn every_option_of_leasehold_itself_is_global() {
-    let cli = Cli::command();
-    let found: Vec<_> = cli.get_arguments().map(|arg| (arg.get_id().as_str(), arg.is_global_set())).collect();
+    let definition = definition();
+    let found: Vec<_> =
+        definition.get_arguments().map(|arg| (arg.get_id().as_str(), arg.is_global_set())).collect();
     assert_eq!(found, [("store", true), ("policies", true), ("holder", true)]);
 }

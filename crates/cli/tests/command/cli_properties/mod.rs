@@ -16,6 +16,8 @@
 //!
 //! `PROPTEST_CASES` sets the number of cases, `PROPTEST_RNG_SEED` the seed.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod bounds;
 mod command_line;
 mod global;

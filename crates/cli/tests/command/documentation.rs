@@ -3,20 +3,18 @@
 //! Every page is in the table of contents, and every link has a target. The parser accepts every
 //! `leasehold` command in the book, the README and the help texts.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
+use leasehold_cli::testing::definition;
 
-use crate::args::Cli;
-
-// Shared with the integration tests that run these commands, so that both read pages the same way.
-#[path = "../tests/command/book/lines.rs"]
-mod shown;
+use crate::book::page_commands;
 
 /// The commands of a page that must be accepted.
 fn accepted_commands(text: &str) -> Vec<String> {
-    let shown = shown::page_commands(text).into_iter();
+    let shown = page_commands(text).into_iter();
     // Exit code 2 marks a refusal on purpose: the transcript shows it.
     shown.filter(|line| line.expected_code != 2).map(|line| line.command).collect()
 }
@@ -146,7 +144,7 @@ fn every_command_of_the_book_is_accepted() {
         for line in accepted_commands(&std::fs::read_to_string(&file).unwrap()) {
             for words in split_commands(&line).iter().filter_map(|words| own_arguments(words)) {
                 tried += 1;
-                let Err(error) = Cli::command().try_get_matches_from(&words) else {
+                let Err(error) = definition().try_get_matches_from(&words) else {
                     continue;
                 };
                 // Help is a valid result. A placeholder cannot pass value validation.
@@ -178,7 +176,7 @@ fn every_command_that_is_mentioned_exists() {
             };
             tried += 1;
             // A mention may omit required arguments, so only unknown verbs and options count.
-            if let Err(error) = Cli::command().try_get_matches_from(&words) {
+            if let Err(error) = definition().try_get_matches_from(&words) {
                 let known = !matches!(error.kind(), InvalidSubcommand | UnknownArgument);
                 assert!(known, "{}: {}\n{error}", file.display(), words.join(" "));
             }
@@ -198,7 +196,7 @@ fn every_example_in_the_help_is_accepted() {
         for words in examples.flat_map(split_commands).filter_map(|words| own_arguments(&words)) {
             *tried += 1;
             use clap::error::ErrorKind::{DisplayHelp, ValueValidation};
-            if let Err(error) = Cli::command().try_get_matches_from(&words) {
+            if let Err(error) = definition().try_get_matches_from(&words) {
                 let placeholder = matches!(error.kind(), DisplayHelp | ValueValidation);
                 assert!(placeholder, "{}\n{error}", words.join(" "));
             }
@@ -206,7 +204,7 @@ fn every_example_in_the_help_is_accepted() {
         command.get_subcommands().for_each(|sub| walk(sub, tried));
     }
     let mut tried = 0;
-    walk(&Cli::command(), &mut tried);
+    walk(&definition(), &mut tried);
     assert!(tried > 20, "only {tried} were found");
 }
 
@@ -221,7 +219,7 @@ fn an_invalid_command_is_detected() {
     );
     assert_eq!(found("eval \"$(leasehold acquire d)\"; leasehold release").len(), 2);
     assert_eq!(words("cargo run -q -- show demo"), "leasehold show demo");
-    assert!(Cli::command().try_get_matches_from(&found("leasehold frobnicate x")[0]).is_err());
+    assert!(definition().try_get_matches_from(&found("leasehold frobnicate x")[0]).is_err());
     assert_eq!(
         accepted_commands("```console\n$ leasehold \\\n> show x\nx free\n```\n```text\nleasehold y\n```"),
         ["leasehold show x"]

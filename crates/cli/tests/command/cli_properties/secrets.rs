@@ -1,11 +1,12 @@
 //! Property: a password in a URL is never repeated.
 
+use leasehold_cli::testing::{ParseOutcome, parse_line};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::command_line::{CommandLine, any_line, concat_words, required_args};
 use super::config;
-use super::refusals::{ParseOutcome, check_form, parse_line};
+use super::refusals::check_form;
 use super::verb_tree::{Argument, verbs};
 use super::words::{SECRET, secret_url};
 
