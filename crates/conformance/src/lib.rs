@@ -45,6 +45,9 @@
 //! lists the cases that its capabilities rule out in `skips`. If processes can share it, it also
 //! calls [`taker!`] and implements [`Fixture::taker`].
 //!
+//! A store with a [`Testbed`](leasehold_core::testbed::Testbed) needs no fixture of its own: it uses
+//! [`TestbedFixture`] and [`open_url`].
+//!
 //! - [`cases`]: the cases, one file for each part of the contract
 //! - [`client`]: a test client with one token, in whose terms the cases are written
 //! - [`locktaker`] and [`LockProcess`]: a process that acquires leases, to be
@@ -66,9 +69,11 @@ mod polling;
 mod process;
 mod suite;
 mod taker;
+mod testbed_fixture;
 
 pub use case::{Body, CASES, Case, CaseResult, Need, Time, check_skips, find_case, play, skipped_case_ids};
 pub use fixture::Fixture;
 pub use polling::wait_for;
 pub use process::{ChildGuard, free_port};
 pub use taker::{LockProcess, TakerCommand, URL_VARIABLE};
+pub use testbed_fixture::{TestbedFixture, open_url};

@@ -13,6 +13,7 @@
 //! - [`policy`]: the classes in force and how they change.
 //! - [`store`]: the trait that every storage engine implements; [`memory`] is the reference engine;
 //!   [`adapter`] wraps another store.
+//! - [`testbed`]: what a store's crate offers to drills, to the conformance suite and to the simulator.
 //! - [`event`]: the event stream; [`observe`] turns it into logs, counters and history.
 //! - [`types`]: names, tokens, fences and other validated values; [`clock`] and [`rng`]: injected
 //!   time and randomness.
@@ -75,6 +76,7 @@ pub mod rng;
 mod shutdown;
 pub mod store;
 mod store_call;
+pub mod testbed;
 pub mod types;
 
 pub use admin::BreakError;

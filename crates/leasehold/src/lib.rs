@@ -41,7 +41,7 @@
 //! |---|---|
 //! | `open` | [`open`] and its builder |
 //! | `url` | [`StoreUrl`]: a parsed URL, which opens and examines its store |
-//! | `registry` | [`register`]: adds a store of your own; finds the backend of a URL |
+//! | `registry` | [`register`]: adds a store of your own; finds the backend of a URL; lists testbeds |
 //! | `backends` | the only list of the built-in stores |
 //! | [`prelude`] | the imports of most programs |
 //!
@@ -61,11 +61,11 @@ pub use leasehold_core::{
     InvalidInput, LeaseLost, Locks, Loss, Name, PendingWork, ReleaseOutcome, Request, RunError,
     ShutdownReport, Ttl,
 };
-pub use leasehold_core::{clock, event, observe, policy, store};
+pub use leasehold_core::{clock, event, observe, policy, store, testbed};
 #[cfg(feature = "http")]
 pub use leasehold_http as http;
 pub use open::{OpenBuilder, OpenError, open};
-pub use registry::{backends, known_urls, register};
+pub use registry::{backends, known_urls, register, sim_profiles, testbeds};
 pub use url::StoreUrl;
 
 /// The imports of most programs.

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use leasehold_core::InvalidInput;
 use leasehold_core::store::{Backend, BackendInfo, StoreError, StoreErrorKind, StoreLocation};
+use leasehold_core::testbed::{SimProfile, TestbedFactory};
 
 use crate::backends::{LEFT_OUT, builtin};
 
@@ -34,6 +35,20 @@ pub fn backends() -> Vec<BackendInfo> {
     backends.iter().map(|backend| backend.info()).collect()
 }
 
+/// The kinds of stores that drills can start and break, in the order of [`backends`].
+#[must_use]
+pub fn testbeds() -> Vec<&'static dyn TestbedFactory> {
+    let backends = BACKENDS.read().unwrap_or_else(PoisonError::into_inner);
+    backends.iter().filter_map(|backend| backend.testbed()).collect()
+}
+
+/// How the stores behave that the simulator can imitate, in the order of [`backends`].
+#[must_use]
+pub fn sim_profiles() -> Vec<SimProfile> {
+    let backends = BACKENDS.read().unwrap_or_else(PoisonError::into_inner);
+    backends.iter().filter_map(|backend| backend.sim_profile()).collect()
+}
+
 /// The URLs that a user can write, as a list for people that ends with `conjunction`.
 #[must_use]
 pub fn known_urls(conjunction: &str) -> String {
@@ -44,8 +59,11 @@ pub fn known_urls(conjunction: &str) -> String {
     }
 }
 
-/// Finds the backend of a URL and parses it. Returns the scheme too.
-pub(crate) fn locate(text: &str) -> Result<(&'static str, Box<dyn StoreLocation>), StoreError> {
+/// A parsed URL with its scheme and backend.
+type Located = (&'static str, Arc<dyn Backend>, Box<dyn StoreLocation>);
+
+/// Finds the backend of a URL and parses it.
+pub(crate) fn locate(text: &str) -> Result<Located, StoreError> {
     let refuse = |why: String| StoreError::not_done(StoreErrorKind::Misconfigured, why);
     // A path must start like one: a bare `locks.db` could be a mistyped scheme.
     let path = ["/", "./", "../"].iter().any(|start| text.starts_with(start));
@@ -62,7 +80,8 @@ pub(crate) fn locate(text: &str) -> Result<(&'static str, Box<dyn StoreLocation>
         })
     };
     if let Some((scheme, backend)) = found {
-        return Ok((scheme, backend.parse(text)?));
+        let location = backend.parse(text)?;
+        return Ok((scheme, backend, location));
     }
     let left_out = |(schemes, _): &&(&[&str], &str)| scheme.is_some_and(|scheme| schemes.contains(&scheme));
     Err(refuse(match (scheme, LEFT_OUT.iter().find(left_out)) {

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::store::{Examination, SharedStore, StoreError, StoreLocation, redact};
+use leasehold_core::store::{Backend, Examination, SharedStore, StoreError, StoreLocation, redact};
+use leasehold_core::testbed::TestbedFactory;
 
 use crate::OpenError;
 use crate::registry::locate;
@@ -14,6 +15,7 @@ use crate::registry::locate;
 #[derive(Clone)]
 pub struct StoreUrl {
     scheme: &'static str,
+    backend: Arc<dyn Backend>,
     location: Arc<dyn StoreLocation>,
 }
 
@@ -23,9 +25,9 @@ impl StoreUrl {
     /// # Errors
     /// The URL names no known store, or its options cannot be used. The error says what to write.
     pub fn parse(text: &str) -> Result<Self, OpenError> {
-        let (scheme, location) = locate(text)
+        let (scheme, backend, location) = locate(text)
             .map_err(|failure| OpenError::Url { url: redact(text), why: failure.message().to_owned() })?;
-        Ok(Self { scheme, location: location.into() })
+        Ok(Self { scheme, backend, location: location.into() })
     }
 
     /// The URL's scheme, without the colon.
@@ -70,6 +72,12 @@ impl StoreUrl {
     #[must_use]
     pub fn daemon_url(&self) -> Option<&str> {
         self.location.daemon_url()
+    }
+
+    /// Makes stores of this kind for drills, if they can be drilled.
+    #[must_use]
+    pub fn testbed(&self) -> Option<&'static dyn TestbedFactory> {
+        self.backend.testbed()
     }
 
     fn store_error(&self, failure: StoreError) -> OpenError {

@@ -11,6 +11,7 @@ use leasehold_core::store::{
     Promise, PromiseReport, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store,
     StoreError, StoreLocation, WakeListener, redact,
 };
+use leasehold_core::testbed::SimProfile;
 use leasehold_core::types::{Name, Token};
 
 use crate::connection::{ConnectionSlot, Connector};
@@ -159,6 +160,15 @@ impl Backend for RedisBackend {
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError> {
         let options = RedisOptions::parse(url)?;
         Ok(Box::new(RedisLocation { url: url.to_owned(), options }))
+    }
+
+    #[cfg(feature = "testbed")]
+    fn testbed(&self) -> Option<&'static dyn leasehold_core::testbed::TestbedFactory> {
+        Some(&crate::testkit::RedisTestbeds)
+    }
+
+    fn sim_profile(&self) -> Option<SimProfile> {
+        Some(SimProfile::volatile_server("redis").with_seed_share(600))
     }
 }
 

@@ -76,7 +76,7 @@ impl SimDaemon {
             world: Arc::clone(world),
             slot,
             life,
-            kind: plan.kind,
+            profile: plan.profile,
             queue: plan.queue,
             wakers: Arc::clone(&wakers),
         });

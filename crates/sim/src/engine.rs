@@ -1,12 +1,7 @@
 //! The store's side: the reference table plus the behaviour of a real engine.
 //!
-//! *Redis*: leases expire by the server's wall clock, which can step. A flush, or a fail-over to a
-//! lagging replica, loses acknowledged writes. Connections end with the server. Fences have the
-//! server's time as their floor. It is read where the real scripts read it: on the first use of a
-//! connection, when the counter is gone, and on every hand-over.
-//!
-//! *SQLite*: all processes share the host's boot clock. No acknowledged write is lost, but a reboot
-//! voids all leases.
+//! How the engine behaves is the store's [`SimProfile`]: the clock that ends leases, what keeps fences
+//! growing, and what a full store refuses. Which faults it meets is in `fault`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,20 +12,12 @@ use leasehold_core::store::{
     AcquireRequest, AcquireResponse, Lease, ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest,
     RenewResponse, StoreError, StoreErrorKind,
 };
+use leasehold_core::testbed::{FenceSource, SimProfile};
 use leasehold_core::{Fence, Name, Token, Ttl};
 
 use super::drift::{ClockDrift, Nanos};
 use super::mistake::Mistake;
 use super::queue_entries::QueueEntries;
-
-/// Which store the engine imitates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SimStoreKind {
-    /// Wall-clock expiry; can lose data.
-    Redis,
-    /// Boot-clock expiry; durable.
-    Sqlite,
-}
 
 /// A request to the store.
 #[derive(Debug, Clone)]
@@ -74,7 +61,7 @@ pub(super) enum StoreHealth {
 /// The simulated store.
 #[derive(Debug)]
 pub(super) struct Engine {
-    kind: SimStoreKind,
+    profile: SimProfile,
     table: LeaseTable,
     // The replica's data since it stopped following; it takes over at a fail-over.
     replica: Option<LeaseTable>,
@@ -99,9 +86,9 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(kind: SimStoreKind, drift: ClockDrift, mistake: Mistake) -> Self {
+    pub(super) fn new(profile: SimProfile, drift: ClockDrift, mistake: Mistake) -> Self {
         Self {
-            kind,
+            profile,
             table: LeaseTable::default(),
             replica: None,
             drift,
@@ -147,16 +134,16 @@ impl Engine {
     fn needs_memory(&self, verb: &StoreRequest, at: Nanos) -> bool {
         match verb {
             StoreRequest::Acquire(_) => true,
-            // Redis refuses a script that writes before it frees memory. A tombstone is such a write,
-            // unless the script has ended a lease before.
+            // Some stores refuse a write that comes before one that frees memory. A tombstone is such a
+            // write, unless the release has ended a lease before.
             StoreRequest::Renew(_) => false,
             StoreRequest::Release(giving) => {
                 let now = self.clock_at(at);
                 let lease = self.table.inspect(&giving.name, now);
-                // With waiters, the script removes a queue entry first, which frees memory.
+                // With waiters, the release removes a queue entry first, which frees memory.
                 let waited = lease.and_then(|lease| lease.waiters).is_some_and(|waiters| waiters > 0);
                 let buries = giving.tombstone.is_some() && !waited;
-                self.kind == SimStoreKind::Redis && buries && !self.ends_lease(giving, now)
+                self.profile.refuses_tombstones_when_full && buries && !self.ends_lease(giving, now)
             }
         }
     }
@@ -187,20 +174,20 @@ impl Engine {
             ask.ttl = Ttl::new(ask.ttl.get() / 2).unwrap_or(ask.ttl);
         }
         let wire = (from.0, from.1, ask.name.clone());
-        let micros = match (self.mistake, self.kind) {
+        let micros = match (self.mistake, self.profile.fence_source) {
             (Mistake::CounterWithoutFloor, _) => {
                 ask.floor = None;
                 0
             }
             // A durable counter never goes back, whatever the clock says.
-            (_, SimStoreKind::Sqlite) => self.clock_micros(at).max(self.highest_fence + 1),
-            // A known connection and counter: the script does not read the clock again.
-            (_, SimStoreKind::Redis)
+            (_, FenceSource::DurableCounter) => self.clock_micros(at).max(self.highest_fence + 1),
+            // A known connection and counter: the store does not read the clock again.
+            (_, FenceSource::ServerClock)
                 if self.clock_read_on.contains(&wire) && self.counted_names.contains(&ask.name) =>
             {
                 0
             }
-            (_, SimStoreKind::Redis) => self.clock_micros(at),
+            (_, FenceSource::ServerClock) => self.clock_micros(at),
         };
         self.queue_entries.add(&ask, from);
         if self.mistake == Mistake::LastComeFirstServed && ask.queue.is_some() {
@@ -265,10 +252,10 @@ impl Engine {
             }
             _ => {}
         }
-        let micros = match (self.mistake, self.kind) {
+        let micros = match (self.mistake, self.profile.fence_source) {
             (Mistake::CounterWithoutFloor, _) => 0,
-            (_, SimStoreKind::Redis) => self.clock_micros(at),
-            (_, SimStoreKind::Sqlite) => self.clock_micros(at).max(self.highest_fence + 1),
+            (_, FenceSource::ServerClock) => self.clock_micros(at),
+            (_, FenceSource::DurableCounter) => self.clock_micros(at).max(self.highest_fence + 1),
         };
         // Redis publishes and counts the receivers. SQLite looks for the waiter's wake-up socket.
         let dead_too = self.mistake == Mistake::DeadWaiterKeepsLease;
@@ -381,15 +368,16 @@ mod tests {
         let name = Name::new("sim:0").unwrap();
         let token = |seed| Token::fresh(&Holder::new("c0.1").unwrap(), "c0", &SeededRandom::new(seed));
         let undo = |token: &Token| StoreRequest::Release(ReleaseRequest::undo(name.clone(), token.clone()));
-        for kind in [SimStoreKind::Redis, SimStoreKind::Sqlite] {
-            let mut engine = Engine::new(kind, ClockDrift { offset: 0, rate_ppm: 0 }, Mistake::Nothing);
+        for profile in leasehold::sim_profiles() {
+            let kind = profile.name;
+            let mut engine = Engine::new(profile, ClockDrift { offset: 0, rate_ppm: 0 }, Mistake::Nothing);
             let (owner, other) = (token(1), token(2));
             let ask = AcquireRequest::new(name.clone(), owner.clone(), Ttl::MAX);
             engine.apply(&StoreRequest::Acquire(ask), (0, 1), 0, |_| true);
             engine.health = StoreHealth::Full;
-            assert!(engine.rejection(&undo(&owner), 0).is_none(), "{kind:?}");
+            assert!(engine.rejection(&undo(&owner), 0).is_none(), "{kind}");
             let refused = engine.rejection(&undo(&other), 0).is_some();
-            assert_eq!(refused, kind == SimStoreKind::Redis, "{kind:?}");
+            assert_eq!(refused, kind == "redis", "{kind}");
         }
     }
 }

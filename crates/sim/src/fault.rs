@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use leasehold_core::store::Promise;
+use leasehold_core::testbed::{ExpiryClock, SimProfile};
+
 use super::class::ClassPlan;
 use super::drift::{MS, Nanos, SEC};
-use super::engine::{SimStoreKind, StoreHealth};
+use super::engine::StoreHealth;
 use super::random::SimRandom;
 
 /// A fault and when it begins.
@@ -112,10 +115,10 @@ pub(super) const OUTAGES: [(&str, StoreHealth); 5] = [
 ];
 
 impl SimFault {
-    /// Draws a fault that can happen to this kind of store.
+    /// Draws a fault that can happen to such a store.
     pub(super) fn draw(
         random: &SimRandom,
-        kind: SimStoreKind,
+        store: &SimProfile,
         clients: usize,
         names: usize,
         classes: &[ClassPlan],
@@ -124,7 +127,8 @@ impl SimFault {
         // Up to twice the longest TTL: some faults outlast every lease, most do not.
         let lasts = random.between(MS, longest * 2);
         let client = random.index(clients);
-        match (random.below(12), kind) {
+        let volatile = store.promise == Promise::Volatile;
+        match (random.below(12), store.expiry_clock) {
             (0 | 1, _) => Self::Pause { client, lasts },
             (2, _) => Self::Kill { client, lasts },
             (3, _) => Self::ShutDown { client, lasts },
@@ -132,18 +136,18 @@ impl SimFault {
                 Self::Outage { how: random.pick(&OUTAGES, ("is silent", StoreHealth::Silent)).0, lasts }
             }
             (6, _) => Self::Partition { client, silent: random.chance(500), lasts },
-            (7, SimStoreKind::Redis) if random.chance(400) => Self::Flush,
-            (7, SimStoreKind::Redis) => {
+            (7, _) if volatile && random.chance(400) => Self::Flush,
+            (7, _) if volatile => {
                 Self::FailOver { lag: random.between(MS, longest), away: random.between(MS, 2 * SEC) }
             }
-            // SQLite is durable and uses the boot clock, so it neither loses data nor steps its clock.
-            (7, SimStoreKind::Sqlite) => Self::Reboot { away: random.between(MS, 2 * SEC) },
-            (8, SimStoreKind::Redis) => {
+            // A durable store loses leases only with the boot of its host.
+            (7, _) => Self::Reboot { away: random.between(MS, 2 * SEC) },
+            (8, ExpiryClock::ServerWall) => {
                 // Steps back are smaller: they lengthen every lease, and with it the rest of the history.
                 let by = i64::try_from(random.between(50 * MS, 8 * SEC)).unwrap_or(0);
                 Self::StepClock { by: if random.chance(500) { by } else { -by / 4 } }
             }
-            (8, SimStoreKind::Sqlite) => Self::DropHints { lasts },
+            (8, ExpiryClock::HostBoot) => Self::DropHints { lasts },
             (9, _) => Self::BreakLease { client, name: random.index(names) },
             _ => Self::draw_override(random, client, classes, lasts),
         }

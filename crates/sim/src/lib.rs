@@ -63,7 +63,6 @@ mod world;
 
 pub use campaign::{Campaign, FailedSeed, Progress, find_unrepeatable_seed, run_campaign};
 pub use class::ClassPlan;
-pub use engine::SimStoreKind;
 pub use fault::{SimFault, SimScheduledFault};
 pub use mistake::Mistake;
 pub use orphans::OrphanStats;

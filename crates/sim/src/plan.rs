@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use leasehold_core::testbed::{SimProfile, pick_by_share};
+
 use super::class::ClassPlan;
 use super::drift::{MS, Nanos, SEC};
-use super::engine::SimStoreKind;
 use super::fault::{SimFault, SimScheduledFault};
 use super::mistake::Mistake;
 use super::random::SimRandom;
@@ -88,8 +89,8 @@ pub struct DaemonPlan {
 pub struct SimPlan {
     /// Determines every later random choice.
     pub seed: u64,
-    /// Which store the engine imitates.
-    pub kind: SimStoreKind,
+    /// How the store behaves.
+    pub profile: SimProfile,
     /// Whether the store keeps wait queues and hands leases over.
     pub queue: bool,
     /// Number of client processes.
@@ -163,7 +164,7 @@ impl SimPlan {
         let hosts = plan.clients + 1;
         plan.faults = (0..1 + random.below(8))
             .map(|_| {
-                let mut what = SimFault::draw(&random, plan.kind, hosts, plan.names, &plan.classes);
+                let mut what = SimFault::draw(&random, &plan.profile, hosts, plan.names, &plan.classes);
                 // The daemon alone gets about as many process faults as all clients together.
                 if random.chance(350) {
                     what.retarget(|_| plan.clients);
@@ -199,7 +200,7 @@ impl SimPlan {
         let random = SimRandom::keyed(self.seed, [0x1a7e, 0, 0]);
         if random.chance(250) {
             let before = random.pick(&[5 * MS, 50 * MS, self.horizon / 10], MS);
-            let mut what = SimFault::draw(&random, self.kind, hosts, self.names, &self.classes);
+            let mut what = SimFault::draw(&random, &self.profile, hosts, self.names, &self.classes);
             if self.daemon.is_some() && random.chance(500) {
                 let (client, lasts) = (self.clients, random.between(MS, 50 * MS));
                 what = SimFault::Kill { client, lasts };
@@ -233,7 +234,7 @@ impl SimPlan {
     /// The whole plan except the late fault.
     fn draw(seed: u64, mistake: Mistake) -> Self {
         let random = SimRandom::keyed(seed, [0x91a7, 0, 0]);
-        let kind = if random.chance(600) { SimStoreKind::Redis } else { SimStoreKind::Sqlite };
+        let profile = draw_profile(&random);
         let tasks = 1 + random.index(3);
         let classes: Vec<_> = (0..tasks).map(|task| ClassPlan::draw(task, &random, 200)).collect();
         let longest = classes.iter().map(|class| class.ttl).max().unwrap_or(0);
@@ -259,12 +260,12 @@ impl SimPlan {
         let strikes = (0..count)
             .map(|_| SimScheduledFault {
                 at: random.between(horizon / 50, horizon - horizon / 10),
-                fault: SimFault::draw(&random, kind, clients, names, &classes),
+                fault: SimFault::draw(&random, &profile, clients, names, &classes),
             })
             .collect();
         Self {
             seed,
-            kind,
+            profile,
             queue: random.chance(700),
             clients,
             tasks,
@@ -300,12 +301,12 @@ impl SimPlan {
             .map(|strike| format!("{} at {:.3} s", strike.fault, strike.at as f64 / 1e9))
             .collect();
         format!(
-            "{}{} with {:?} semantics{}, {} clients of {} tasks, {} names, {:.1} s of faults; {:?}; {}",
+            "{}{} on a store like {}{}, {} clients of {} tasks, {} names, {:.1} s of faults; {:?}; {}",
             self.mistake.name(),
             self.daemon
                 .as_ref()
                 .map_or_else(String::new, |daemon| format!(", through a daemon ({daemon:?}),")),
-            self.kind,
+            self.profile.name,
             if self.queue { "" } else { " without a queue" },
             self.clients,
             self.tasks,
@@ -315,4 +316,13 @@ impl SimPlan {
             if strikes.is_empty() { "no strikes".to_owned() } else { strikes.join(", ") }
         )
     }
+}
+
+/// Draws a registered store by its share of the seeds, largest share first: seeds refer to this order.
+fn draw_profile(random: &SimRandom) -> SimProfile {
+    let mut profiles = leasehold::sim_profiles();
+    profiles.sort_by_key(|profile| std::cmp::Reverse(profile.seed_share));
+    let drawn = pick_by_share(profiles, |profile| profile.seed_share, |bound| random.below(bound));
+    // With no store registered that has a share, the draw finds none.
+    drawn.unwrap_or(SimProfile::new("none"))
 }

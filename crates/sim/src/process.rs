@@ -71,7 +71,7 @@ impl SimProcess {
                 world: Arc::clone(world),
                 slot,
                 life,
-                kind: plan.kind,
+                profile: plan.profile,
                 queue: plan.queue,
                 wakers: Arc::clone(&wakers),
             };

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_core::Name;
+use leasehold_core::testbed::ExpiryClock;
 use tracing::subscriber::NoSubscriber;
 
 use super::daemon::SimDaemon;
 use super::daemon_disk::{self, DaemonDisk};
 use super::daemon_network::{Packet, SimSide, WakeTarget};
 use super::drift::{ClockDrift, MAX_DRIFT_PPM, Nanos, SEC};
-use super::engine::{Engine, SimStoreKind};
+use super::engine::Engine;
 use super::orphans::OrphanStats;
 use super::panics;
 use super::plan::{Route, SimPlan};
@@ -103,8 +104,10 @@ impl Simulation {
         let server = drift();
         let daemon = plan.daemon_slot();
         let hosts = (0..plan.clients + usize::from(daemon.is_some())).map(|slot| Host {
-            // Processes that share a SQLite file share the machine and its clock. A daemon's clients do not.
-            drift: if plan.kind == SimStoreKind::Sqlite && daemon.is_none_or(|daemon| daemon == slot) {
+            // Processes that share the store's host share its clock. A daemon's clients do not.
+            drift: if plan.profile.expiry_clock == ExpiryClock::HostBoot
+                && daemon.is_none_or(|daemon| daemon == slot)
+            {
                 server
             } else {
                 drift()
@@ -122,7 +125,7 @@ impl Simulation {
             .map(|n| Name::new(&format!("sim:{n}")))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|bad| bad.to_string())?;
-        let engine = Engine::new(plan.kind, server, plan.mistake);
+        let engine = Engine::new(plan.profile, server, plan.mistake);
         let books = match daemon {
             Some(_) => DaemonDisk::new()?,
             None => DaemonDisk::default(),

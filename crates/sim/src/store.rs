@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, Promise, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, Store, StoreError, StoreErrorKind, WakeListener, WakeRegistry,
+    AcquireRequest, AcquireResponse, Capabilities, Lease, ReleaseRequest, ReleaseResponse, RenewRequest,
+    RenewResponse, Store, StoreError, StoreErrorKind, WakeListener, WakeRegistry,
 };
+use leasehold_core::testbed::SimProfile;
 use leasehold_core::{Name, Token};
 use tokio::sync::oneshot;
 
-use super::engine::{SimStoreKind, StoreReply, StoreRequest};
+use super::engine::{StoreReply, StoreRequest};
 use super::world::SimWorld;
 
 /// One process's connection to the store.
@@ -21,7 +22,7 @@ pub(super) struct SimStore {
     pub(super) world: Arc<SimWorld>,
     pub(super) slot: usize,
     pub(super) life: u32,
-    pub(super) kind: SimStoreKind,
+    pub(super) profile: SimProfile,
     pub(super) queue: bool,
     pub(super) wakers: Arc<WakeRegistry>,
 }
@@ -67,11 +68,8 @@ fn unexpected_reply() -> StoreError {
 #[async_trait]
 impl Store for SimStore {
     fn capabilities(&self) -> Capabilities {
-        let (kind, promise) = match self.kind {
-            SimStoreKind::Redis => ("redis", Promise::Volatile),
-            SimStoreKind::Sqlite => ("sqlite", Promise::Durable),
-        };
-        let able = Capabilities::new(kind, promise).with_cross_process().with_fence_survives_loss();
+        let SimProfile { name, promise, .. } = self.profile;
+        let able = Capabilities::new(name, promise).with_cross_process().with_fence_survives_loss();
         if self.queue { able.with_queue() } else { able }
     }
 

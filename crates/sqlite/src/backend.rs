@@ -16,6 +16,7 @@ use leasehold_core::store::{
     Promise, PromiseReport, ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
     SharedStore, Store, StoreError, StoreErrorKind, StoreLocation, WakeListener,
 };
+use leasehold_core::testbed::SimProfile;
 use leasehold_core::{Name, Token};
 
 use crate::connection::{self, Session, StoreConfig, folder_of, with_suffix};
@@ -249,6 +250,15 @@ impl Backend for SqliteBackend {
 
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError> {
         Ok(Box::new(SqliteOptions::parse(url)?))
+    }
+
+    #[cfg(feature = "testbed")]
+    fn testbed(&self) -> Option<&'static dyn leasehold_core::testbed::TestbedFactory> {
+        Some(&crate::testkit::SqliteTestbeds)
+    }
+
+    fn sim_profile(&self) -> Option<SimProfile> {
+        Some(SimProfile::new("sqlite").with_seed_share(400))
     }
 }
 

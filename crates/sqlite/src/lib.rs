@@ -58,6 +58,7 @@
 //! - `error`: which SQLite error means that nothing was done, and which leaves the outcome unknown
 //! - `promise`: what the file promises at its place
 //! - `examine`: findings about a file and its place, for `leasehold doctor`
+//! - `testkit`: a file under test, for drills (feature `testbed`)
 //!
 //! Terms: see `docs/glossary.md`.
 
@@ -79,6 +80,8 @@ mod release;
 mod renew;
 mod schema;
 mod step;
+#[cfg(feature = "testbed")]
+pub mod testkit;
 mod transaction;
 mod waiter;
 mod wake;

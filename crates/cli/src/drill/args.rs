@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use leasehold_drill::fleet::StoreKind;
+use leasehold::testbed::TestbedFactory;
 use leasehold_drill::scenario::DrillOptions;
 
 /// Arguments of `leasehold drill`.
@@ -54,8 +55,8 @@ pub(crate) struct DrillRunArgs {
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Only on this kind of throw-away store
-    #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) on: Option<DrillStoreKind>,
+    #[arg(long, value_parser = store_kinds(), value_name = "KIND")]
+    pub(crate) on: Option<StoreKind>,
     #[command(flatten)]
     pub(crate) sizes: DrillSizes,
     /// Write a page with timelines here
@@ -103,8 +104,8 @@ pub(crate) struct AllArgs {
     #[arg(long, value_name = "FOLDER", default_value = "leasehold-drills")]
     pub(crate) out: PathBuf,
     /// Only on this kind of throw-away store
-    #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) on: Option<DrillStoreKind>,
+    #[arg(long, value_parser = store_kinds(), value_name = "KIND")]
+    pub(crate) on: Option<StoreKind>,
     #[command(flatten)]
     pub(crate) sizes: DrillSizes,
     /// How to print
@@ -125,8 +126,8 @@ pub(crate) struct FaultsArgs {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) lanes: Option<u16>,
     /// Only on this kind of store
-    #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) on: Option<DrillStoreKind>,
+    #[arg(long, value_parser = store_kinds(), value_name = "KIND")]
+    pub(crate) on: Option<StoreKind>,
     /// Keep the histories of violations in this folder, as SEED.jsonl
     #[arg(long, value_name = "FOLDER", default_value = "leasehold-drills")]
     pub(crate) keep: PathBuf,
@@ -151,8 +152,8 @@ pub(crate) struct SoakArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) seed: u64,
     /// On this kind of store
-    #[arg(long, value_enum, value_name = "KIND", default_value = "redis")]
-    pub(crate) on: DrillStoreKind,
+    #[arg(long, value_parser = store_kinds(), value_name = "KIND", default_value = kind_with_most_faults())]
+    pub(crate) on: StoreKind,
     /// Keep the histories of windows with violations in this folder, as SEED-WINDOW.jsonl
     #[arg(long, value_name = "FOLDER", default_value = "leasehold-drills")]
     pub(crate) keep: PathBuf,
@@ -217,22 +218,23 @@ pub(crate) struct ProxyArgs {
     pub(crate) toxics: Vec<String>,
 }
 
-/// A kind of throw-away store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DrillStoreKind {
-    /// A SQLite file in a temporary folder
-    Sqlite,
-    /// A redis-server on a free port, behind the fault proxy
-    Redis,
+/// A kind of throw-away store: one of those that are registered.
+pub(crate) type StoreKind = &'static dyn TestbedFactory;
+
+/// Accepts the names of the registered kinds, and describes them in the help.
+pub(crate) fn store_kinds() -> impl TypedValueParser<Value = StoreKind> {
+    let value = |kind: &StoreKind| PossibleValue::new(kind.info().name).help(kind.info().summary);
+    let names = PossibleValuesParser::new(leasehold::testbeds().iter().map(value));
+    names.try_map(|name| {
+        let found = leasehold::testbeds().into_iter().find(|kind| kind.info().name == name);
+        found.ok_or("no such store is registered")
+    })
 }
 
-impl From<DrillStoreKind> for StoreKind {
-    fn from(kind: DrillStoreKind) -> Self {
-        match kind {
-            DrillStoreKind::Sqlite => Self::Sqlite,
-            DrillStoreKind::Redis => Self::Redis,
-        }
-    }
+/// A soak is worth most where most can go wrong.
+fn kind_with_most_faults() -> &'static str {
+    let kinds = leasehold::testbeds().into_iter().map(|kind| kind.info());
+    kinds.max_by_key(|info| info.faults.len()).map_or("", |info| info.name)
 }
 
 /// How to print.

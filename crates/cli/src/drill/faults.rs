@@ -24,9 +24,9 @@ pub(crate) fn main(global: &GlobalArgs, args: &FaultsArgs) -> anyhow::Result<boo
     // Drills mostly wait, so two per processor fit. More would compete for processors and be late.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let lanes = args.lanes.map_or(processors * 2, usize::from);
-    let on = args.on.map(|kind| format!(" --on {}", store_name(kind))).unwrap_or_default();
+    let on = args.on.map(|kind| format!(" --on {}", kind.info().name)).unwrap_or_default();
     let again = |seed: u64| format!("run it again: leasehold drill faults --count 1 --seed {seed}{on}");
-    let work = run_batch(args.seed, args.count, lanes, args.on.map(Into::into), &program, |seed, ran| {
+    let work = run_batch(args.seed, args.count, lanes, args.on, &program, |seed, ran| {
         ended += 1;
         match ran {
             Ok(ran) if ran.broken.is_empty() => {
@@ -45,7 +45,7 @@ pub(crate) fn main(global: &GlobalArgs, args: &FaultsArgs) -> anyhow::Result<boo
                 print_message(&format!(
                     "seed {seed}: {} on {}: VIOLATION: {}",
                     ran.fault.as_str(),
-                    ran.store.as_str(),
+                    ran.store,
                     ran.broken.join("; ")
                 ));
                 print_message(&again(seed));
@@ -105,8 +105,4 @@ fn print_sums(sums: &BatchTotals, took: Duration, args: &FaultsArgs) -> anyhow::
         }
     }
     Ok(())
-}
-
-fn store_name(kind: super::args::DrillStoreKind) -> &'static str {
-    leasehold_drill::fleet::StoreKind::from(kind).as_str()
 }

@@ -42,8 +42,10 @@ pub(crate) fn main(global: &GlobalArgs, command: DrillCommand) -> anyhow::Result
 
 fn print_scenarios() -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
+    let kinds: Vec<_> = leasehold::testbeds().iter().map(|kind| kind.info()).collect();
     for scenario in ALL {
-        let stores: Vec<_> = scenario.stores.iter().map(|store| store.as_str()).collect();
+        let stores = kinds.iter().filter(|kind| scenario.runs_on(kind));
+        let stores: Vec<_> = stores.map(|kind| kind.name).collect();
         writeln!(
             out,
             "{:<22} {:<14} {}\n{:<37} classes: {}",

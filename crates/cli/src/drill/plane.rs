@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use leasehold_drill::fleet::{StoreKind, WorkerProgram};
+use leasehold_drill::fleet::WorkerProgram;
 use leasehold_drill::plane::{PlaneDrillOptions, PlaneFault};
 
+use super::args::{StoreKind, store_kinds};
 use super::{finish_verdict, unless_interrupted};
 use crate::message::print_message;
 
@@ -22,8 +23,8 @@ Examples:
   leasehold drill plane --outage 30s --faults none         the lock store is down for a while; jobs are kept elsewhere")]
 pub(crate) struct PlaneDrillArgs {
     /// Where locks and jobs are kept
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = PlaneStoreKind::Sqlite)]
-    on: PlaneStoreKind,
+    #[arg(long, value_parser = store_kinds(), value_name = "KIND", default_value = first_kind())]
+    on: StoreKind,
     /// How many jobs
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     jobs: u32,
@@ -60,14 +61,6 @@ pub(crate) struct PlaneDrillArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PlaneStoreKind {
-    /// SQLite files in a temporary folder
-    Sqlite,
-    /// A redis-server on a free port
-    Redis,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FaultArg {
     /// Killed with -9, and started again
     Kill,
@@ -77,6 +70,10 @@ enum FaultArg {
     Term,
     /// No fault is injected
     None,
+}
+
+fn first_kind() -> &'static str {
+    leasehold::testbeds().first().map_or("", |kind| kind.info().name)
 }
 
 impl FaultArg {
@@ -93,10 +90,7 @@ impl FaultArg {
 impl PlaneDrillArgs {
     pub(crate) fn options(&self) -> PlaneDrillOptions {
         PlaneDrillOptions {
-            on: match self.on {
-                PlaneStoreKind::Sqlite => StoreKind::Sqlite,
-                PlaneStoreKind::Redis => StoreKind::Redis,
-            },
+            on: self.on,
             jobs: self.jobs,
             runs: self.runs,
             replicas: self.replicas,

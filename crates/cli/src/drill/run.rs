@@ -3,13 +3,14 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use leasehold_drill::fleet::{Error, ExternalStore, StoreKind, WorkerProgram};
+use leasehold_drill::fleet::{DrillError, DrillStore, ExternalStore, WorkerProgram};
 use leasehold_drill::report::{details, document, page, table};
 use leasehold_drill::scenario::{self, ALL, DrillOptions, Outcome, Scenario, Verdict};
 
-use super::args::{AllArgs, DrillFormat, DrillRunArgs, DrillStoreKind};
+use super::args::{AllArgs, DrillFormat, DrillRunArgs, StoreKind};
 use super::history_file::write_history;
 use super::{build_runtime, finish_verdict, unless_interrupted};
 use crate::args::GlobalArgs;
@@ -18,7 +19,7 @@ use crate::message::print_message;
 /// The common form of both verbs' arguments.
 pub(crate) struct RunPlan {
     names: Vec<String>,
-    on: Option<DrillStoreKind>,
+    on: Option<StoreKind>,
     options: DrillOptions,
     html: Option<PathBuf>,
     json: Option<PathBuf>,
@@ -72,11 +73,11 @@ pub(crate) fn main(global: &GlobalArgs, args: &RunPlan) -> anyhow::Result<bool> 
         (Some(_), Some(_)) => {
             bail!("--on chooses a throw-away store and --store names one: leave one of them out")
         }
-        (Some(given), None) => vec![given.kind()],
-        (None, Some(kind)) => vec![kind.into()],
-        (None, None) => vec![StoreKind::Sqlite, StoreKind::Redis],
+        (Some(given), None) => vec![DrillStore::External(Arc::clone(given))],
+        (None, Some(kind)) => vec![DrillStore::ThrowAway(kind)],
+        (None, None) => DrillStore::all_throwaway(),
     };
-    let work = run_drills(&chosen, &stores, given.as_ref(), &program, args);
+    let work = run_drills(&chosen, &stores, &program, args);
     let done = runtime.block_on(unless_interrupted(work))?;
     // After an interrupt too: no process of the drill runs any more, and the user's store is cleaned up.
     let swept = given.as_ref().map_or(Ok(()), |given| runtime.block_on(given.sweep()));
@@ -109,8 +110,7 @@ pub(crate) fn main(global: &GlobalArgs, args: &RunPlan) -> anyhow::Result<bool> 
 
 async fn run_drills(
     chosen: &[&'static Scenario],
-    stores: &[StoreKind],
-    given: Option<&ExternalStore>,
+    stores: &[DrillStore],
     program: &WorkerProgram,
     args: &RunPlan,
 ) -> anyhow::Result<(Vec<Verdict>, Vec<(String, String)>)> {
@@ -119,14 +119,10 @@ async fn run_drills(
     for scenario in chosen {
         for store in stores {
             number += 1;
-            print_message(&format!(
-                "[{number}/{all}] {} on {}: {}",
-                scenario.name,
-                store.as_str(),
-                scenario.about
-            ));
-            let again = |error: &Error| print_message(&format!("[{number}/{all}] run again: {error}"));
-            match scenario::run(scenario, *store, given, program, args.options, again).await {
+            let on = store.info().name;
+            print_message(&format!("[{number}/{all}] {} on {on}: {}", scenario.name, scenario.about));
+            let again = |error: &DrillError| print_message(&format!("[{number}/{all}] run again: {error}"));
+            match scenario::run(scenario, store, program, args.options, again).await {
                 Ok(verdict) => {
                     match &verdict.skipped {
                         Some(why) => print_message(&format!("[{number}/{all}] skipped: {why}")),
@@ -146,10 +142,10 @@ async fn run_drills(
                     verdicts.push(verdict);
                 }
                 // The store is not marked as drillable, so every other drill would be refused too.
-                Err(error @ Error::NotDrillable(_)) => return Err(error.into()),
+                Err(error @ DrillError::NotDrillable(_)) => return Err(error.into()),
                 Err(error) => {
                     print_message(&format!("[{number}/{all}] could not be run: {error}"));
-                    failed.push((format!("{} on {}", scenario.name, store.as_str()), error.to_string()));
+                    failed.push((format!("{} on {on}", scenario.name), error.to_string()));
                 }
             }
         }

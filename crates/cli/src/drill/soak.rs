@@ -18,7 +18,7 @@ pub(crate) fn main(global: &GlobalArgs, args: &SoakArgs) -> anyhow::Result<bool>
     require_throwaway_store(global, "soak")?;
     let (runtime, program) = (build_runtime()?, WorkerProgram::current()?);
     let plan = SoakPlan {
-        store: args.on.into(),
+        store: args.on,
         duration: args.lasts,
         fault_interval: args.every,
         window_length: args.window,

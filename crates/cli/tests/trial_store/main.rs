@@ -12,10 +12,12 @@ use std::process::{Command, ExitCode, Output};
 // Set in the environment of a process that is to be the command.
 const COMMAND_VARIABLE: &str = "TRIAL_STORE_COMMAND";
 
-const TESTS: [(&str, fn()); 3] = [
+const TESTS: [(&str, fn()); 5] = [
     ("run_and_list_use_a_registered_store", run_and_list_use_a_registered_store),
     ("doctor_examines_a_registered_store", doctor_examines_a_registered_store),
     ("help_names_a_registered_store", help_names_a_registered_store),
+    ("a_drill_breaks_a_registered_store", a_drill_breaks_a_registered_store),
+    ("an_external_registered_store_needs_the_mark", an_external_registered_store_needs_the_mark),
 ];
 
 fn main() -> ExitCode {
@@ -96,4 +98,30 @@ fn doctor_examines_a_registered_store() {
 fn help_names_a_registered_store() {
     let help = text(&Fixture::new().run(&["doctor", "--help"]));
     assert!(help.contains("trial:PATH") && help.contains("what the trial file is on"), "{help}");
+}
+
+fn a_drill_breaks_a_registered_store() {
+    let fixture = Fixture::new();
+    let listed = text(&fixture.run(&["drill", "list"]));
+    assert!(listed.contains("sqlite,redis,trial"), "{listed}");
+    // An empty store: on a throw-away one. The outage is the fault that needs the testbed.
+    let ran =
+        fixture.run(&["--store", "", "drill", "run", "expired-and-stale", "--on", "trial", "-o", "json"]);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran));
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let drill = &report["drills"][0];
+    assert_eq!((&drill["store"], &drill["verdict"]), (&"trial".into(), &"clean".into()), "{drill}");
+    let ran = fixture.run(&["--store", "", "drill", "faults", "--count", "1", "--on", "trial", "-o", "json"]);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran));
+    let sums: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let mut faults = sums["faults"].as_object().unwrap().keys();
+    assert!(faults.all(|fault| fault.starts_with("trial/")) && sums["drills"] == 1, "{sums}");
+}
+
+fn an_external_registered_store_needs_the_mark() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.run(&["store", "init"]).status.code(), Some(0));
+    let refused = fixture.run(&["drill", "run", "rolling-restart"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(text(&refused).contains("not marked as drillable"), "{}", text(&refused));
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Examination, SharedStore, StoreError};
+use crate::testbed::{SimProfile, TestbedFactory};
 
 /// What help texts and documentation say about a backend, and which URLs belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,17 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// The URL cannot be used. The message says what to write instead and never repeats a secret.
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError>;
+
+    /// Makes stores of this kind for drills. `None`: they cannot be drilled, or this build leaves that
+    /// out.
+    fn testbed(&self) -> Option<&'static dyn TestbedFactory> {
+        None
+    }
+
+    /// How such a store behaves, for the simulator.
+    fn sim_profile(&self) -> Option<SimProfile> {
+        None
+    }
 }
 
 /// One store, as a parsed URL names it. `Display` prints the URL without secrets.

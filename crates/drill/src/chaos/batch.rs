@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
+use leasehold_core::testbed::TestbedFactory;
 use serde::Serialize;
 
 use super::short_drill::{ShortDrillResult, only_timing_broken, run_short_drill};
-use crate::fleet::{Error, StoreKind, WorkerProgram};
+use crate::fleet::{DrillError, WorkerProgram};
 
 // A busy host fails drills for reasons that say nothing about the store. Four runs make that rare.
 const MAX_RUNS_PER_DRILL: u32 = 4;
@@ -44,7 +45,7 @@ impl BatchTotals {
     /// Adds the result of a drill.
     pub fn add(&mut self, done: &ShortDrillResult) {
         self.drills += 1;
-        let key = format!("{}/{}", done.store.as_str(), done.fault.as_str());
+        let key = format!("{}/{}", done.store, done.fault.as_str());
         *self.faults.entry(key).or_default() += 1;
         // A drill that broke time limits in both runs is a violation, and must not be listed as
         // late too.
@@ -70,9 +71,9 @@ pub async fn run_batch(
     first: u64,
     count: u64,
     lanes: usize,
-    on: Option<StoreKind>,
+    on: Option<&'static dyn TestbedFactory>,
     program: &WorkerProgram,
-    done: impl FnMut(u64, &Result<ShortDrillResult, Error>),
+    done: impl FnMut(u64, &Result<ShortDrillResult, DrillError>),
 ) -> BatchTotals {
     // Cells are enough: all lanes are polled by one task.
     let (next, sums, done) = (Cell::new(0), RefCell::new(BatchTotals::default()), RefCell::new(done));
@@ -95,16 +96,16 @@ pub async fn run_batch(
 
 /// Whether another run may succeed. A store that the director cannot use after the fault stays
 /// broken, so it is no reason for a retry.
-fn is_retryable(error: &Error) -> bool {
-    matches!(error, Error::HostTooSlow { .. } | Error::WaitTimedOut(_) | Error::Fault(_))
+fn is_retryable(error: &DrillError) -> bool {
+    matches!(error, DrillError::HostTooSlow { .. } | DrillError::WaitTimedOut(_) | DrillError::Fault(_))
 }
 
 /// Retries a drill that a busy host has disturbed. If only time limits were broken and the load
 /// probe shows no reason, the drill must break them twice in a row. The result of the first run is
 /// reported in any case.
 async fn run_with_retries(
-    mut run: impl AsyncFnMut() -> Result<ShortDrillResult, Error>,
-) -> Result<ShortDrillResult, Error> {
+    mut run: impl AsyncFnMut() -> Result<ShortDrillResult, DrillError>,
+) -> Result<ShortDrillResult, DrillError> {
     let (mut tries, mut late) = (1, Vec::new());
     loop {
         match run().await {
@@ -116,7 +117,7 @@ async fn run_with_retries(
             }
             Err(error) if late.is_empty() => return Err(error),
             Err(error) => {
-                return Err(Error::RerunFailed { error: Box::new(error), before: late.join("; ") });
+                return Err(DrillError::RerunFailed { error: Box::new(error), before: late.join("; ") });
             }
         }
     }
@@ -134,10 +135,10 @@ mod tests {
     const TIME_LIMIT_BROKEN: &str = "L5: no client was granted the name";
     const SAFETY_BROKEN: &str = "I1: two at once";
 
-    fn completed(broken: &[&str]) -> Result<ShortDrillResult, Error> {
+    fn completed(broken: &[&str]) -> Result<ShortDrillResult, DrillError> {
         Ok(ShortDrillResult {
             seed: 7,
-            store: StoreKind::Sqlite,
+            store: "sqlite",
             fault: Fault::Kill,
             broken: broken.iter().map(|why| (*why).to_owned()).collect(),
             late: Vec::new(),
@@ -147,14 +148,14 @@ mod tests {
         })
     }
 
-    fn disturbed() -> Result<ShortDrillResult, Error> {
-        Err(Error::WaitTimedOut("for a client to work".into()))
+    fn disturbed() -> Result<ShortDrillResult, DrillError> {
+        Err(DrillError::WaitTimedOut("for a client to work".into()))
     }
 
     /// Returns the final result for runs with these results, and how many runs it took.
     async fn final_result(
-        ends: Vec<Result<ShortDrillResult, Error>>,
-    ) -> (Result<ShortDrillResult, Error>, usize) {
+        ends: Vec<Result<ShortDrillResult, DrillError>>,
+    ) -> (Result<ShortDrillResult, DrillError>, usize) {
         let all = ends.len();
         let mut ends = ends.into_iter();
         let told = run_with_retries(async || ends.next().unwrap()).await;
@@ -200,7 +201,8 @@ mod tests {
         let (told_of, runs) =
             final_result(vec![disturbed(), disturbed(), disturbed(), disturbed(), completed(&[])]).await;
         assert!(runs == 4 && told_of.is_err());
-        let (told_of, runs) = final_result(vec![Err(Error::Store("malformed".into())), completed(&[])]).await;
+        let (told_of, runs) =
+            final_result(vec![Err(DrillError::Store("malformed".into())), completed(&[])]).await;
         assert!(runs == 1 && told_of.is_err());
         let (told_of, _) = final_result(vec![
             completed(&[TIME_LIMIT_BROKEN]),
@@ -217,8 +219,8 @@ mod tests {
 
     #[test]
     fn a_store_that_fails_after_the_fault_is_not_retried() {
-        assert!(is_retryable(&Error::WaitTimedOut("for a client to work".into())));
-        assert!(is_retryable(&Error::Fault("the server: refused".into())));
-        assert!(!is_retryable(&Error::Store("database disk image is malformed".into())));
+        assert!(is_retryable(&DrillError::WaitTimedOut("for a client to work".into())));
+        assert!(is_retryable(&DrillError::Fault("the server: refused".into())));
+        assert!(!is_retryable(&DrillError::Store("database disk image is malformed".into())));
     }
 }

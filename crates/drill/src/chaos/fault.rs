@@ -1,9 +1,9 @@
 //! The list of random faults.
 
-use crate::fleet::StoreKind;
+use leasehold_core::testbed::{StoreFault, TestbedAbility, TestbedInfo};
 
 /// A fault that a short drill or a soak can inject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// kill -9 of a worker at work.
@@ -34,133 +34,80 @@ pub enum Fault {
     Slices,
     /// Connections are closed after a number of bytes.
     LimitData,
-    /// The server's script cache is flushed repeatedly.
-    ScriptFlush,
-    /// All keys of the server are deleted.
-    Flush,
-    /// The server is killed with SIGKILL and restarts empty.
-    Restart,
-    /// The server is paused and resumed.
-    Freeze,
-    /// The server accepts no more connections and closes the open ones.
-    ConnectionLimit,
-    /// The server closes all connections.
-    ClientKill,
+    /// A fault that only this kind of store has.
+    Store(StoreFault),
     /// The server's wall clock jumps ahead by a minute, so its leases expire.
     ServerAhead,
     /// The server's wall clock is set back by a second.
     ServerBack,
-    /// Another connection rewrites the whole SQLite file.
-    Vacuum,
-    /// Another connection checkpoints the SQLite journal repeatedly.
-    Checkpoint,
-    /// Another connection keeps a read transaction open.
-    Reader,
 }
 
+const ON_EVERY_STORE: [Fault; 6] =
+    [Fault::Kill, Fault::KillAll, Fault::Pause, Fault::PauseAll, Fault::Outage, Fault::ClientClock];
+const ON_THE_NETWORK: [Fault; 8] = [
+    Fault::Reset,
+    Fault::BlackHole,
+    Fault::LateRequests,
+    Fault::LostReplies,
+    Fault::Repeat,
+    Fault::Latency,
+    Fault::Slices,
+    Fault::LimitData,
+];
+const OF_THE_SERVER_CLOCK: [Fault; 2] = [Fault::ServerAhead, Fault::ServerBack];
+
 impl Fault {
-    /// All faults, in the order that seeds refer to.
-    pub const ALL: &'static [Self] = &[
-        Self::Kill,
-        Self::KillAll,
-        Self::Pause,
-        Self::PauseAll,
-        Self::Outage,
-        Self::ClientClock,
-        Self::Reset,
-        Self::BlackHole,
-        Self::LateRequests,
-        Self::LostReplies,
-        Self::Repeat,
-        Self::Latency,
-        Self::Slices,
-        Self::LimitData,
-        Self::ScriptFlush,
-        Self::Flush,
-        Self::Restart,
-        Self::Freeze,
-        Self::ConnectionLimit,
-        Self::ClientKill,
-        Self::ServerAhead,
-        Self::ServerBack,
-        Self::Vacuum,
-        Self::Checkpoint,
-        Self::Reader,
-    ];
+    /// The faults that can be injected on this kind of store, in the order that seeds refer to.
+    /// Without `fake_clocks`, those that change a wall clock are left out.
+    #[must_use]
+    pub fn possible_on(store: &TestbedInfo, fake_clocks: bool) -> Vec<Self> {
+        let when = |ability, faults: &[Self]| match store.can(ability) {
+            true => faults.to_vec(),
+            false => Vec::new(),
+        };
+        let mut all = ON_EVERY_STORE.to_vec();
+        all.extend(when(TestbedAbility::Network, &ON_THE_NETWORK));
+        all.extend(store.faults.iter().copied().map(Self::Store));
+        all.extend(when(TestbedAbility::ServerClock, &OF_THE_SERVER_CLOCK));
+        let commands = store.can(TestbedAbility::Commands);
+        all.retain(|fault| {
+            (fake_clocks || !fault.needs_fake_clock())
+                && (commands || !matches!(fault, Self::LostReplies | Self::Repeat))
+        });
+        all
+    }
 
     /// Its name in reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::KillAll => "kill-all",
-            Self::Pause => "pause",
-            Self::PauseAll => "pause-all",
-            Self::Outage => "outage",
-            Self::ClientClock => "client-clock",
-            Self::Reset => "reset",
-            Self::BlackHole => "black-hole",
-            Self::LateRequests => "late-requests",
-            Self::LostReplies => "lost-replies",
-            Self::Repeat => "repeat",
-            Self::Latency => "latency",
-            Self::Slices => "slices",
-            Self::LimitData => "limit-data",
-            Self::ScriptFlush => "script-flush",
-            Self::Flush => "flush",
-            Self::Restart => "restart",
-            Self::Freeze => "freeze",
-            Self::ConnectionLimit => "connection-limit",
-            Self::ClientKill => "client-kill",
-            Self::ServerAhead => "server-ahead",
-            Self::ServerBack => "server-back",
-            Self::Vacuum => "vacuum",
-            Self::Checkpoint => "checkpoint",
-            Self::Reader => "reader",
-        }
+        self.words().0
     }
 
     /// A short description for the history.
     #[must_use]
     pub const fn description(self) -> &'static str {
-        match self {
-            Self::Kill => "kill -9 of a worker at work",
-            Self::KillAll => "kill -9 of every worker",
-            Self::Pause => "a worker at work is stopped past its TTL",
-            Self::PauseAll => "every worker is stopped past its TTL",
-            Self::Outage => "the store answers no client",
-            Self::ClientClock => "the workers' wall clocks jump by an hour",
-            Self::Reset => "every connection is reset",
-            Self::BlackHole => "nothing passes, and no connection ends",
-            Self::LateRequests => "requests arrive when they have been given up",
-            Self::LostReplies => "commands are executed and their answers lost",
-            Self::Repeat => "commands reach the server twice",
-            Self::Latency => "every message is slow",
-            Self::Slices => "messages come in small pieces",
-            Self::LimitData => "connections end after some bytes",
-            Self::ScriptFlush => "the server forgets its scripts",
-            Self::Flush => "the server forgets everything",
-            Self::Restart => "the server is killed and comes back empty",
-            Self::Freeze => "the server is stopped for a while",
-            Self::ConnectionLimit => "the server takes no more connections",
-            Self::ClientKill => "the server closes all connections",
-            Self::ServerAhead => "the server's clock jumps ahead by a minute",
-            Self::ServerBack => "the server's clock is set back by a second",
-            Self::Vacuum => "the whole file is rewritten",
-            Self::Checkpoint => "the journal is moved into the file",
-            Self::Reader => "a reader does not end",
-        }
+        self.words().1
     }
 
-    /// Whether it can be injected on this store.
-    #[must_use]
-    pub const fn applies_to(self, store: StoreKind) -> bool {
+    const fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Kill | Self::KillAll | Self::Pause | Self::PauseAll | Self::Outage | Self::ClientClock => {
-                true
-            }
-            Self::Vacuum | Self::Checkpoint | Self::Reader => matches!(store, StoreKind::Sqlite),
-            _ => matches!(store, StoreKind::Redis),
+            Self::Kill => ("kill", "kill -9 of a worker at work"),
+            Self::KillAll => ("kill-all", "kill -9 of every worker"),
+            Self::Pause => ("pause", "a worker at work is stopped past its TTL"),
+            Self::PauseAll => ("pause-all", "every worker is stopped past its TTL"),
+            Self::Outage => ("outage", "the store answers no client"),
+            Self::ClientClock => ("client-clock", "the workers' wall clocks jump by an hour"),
+            Self::Reset => ("reset", "every connection is reset"),
+            Self::BlackHole => ("black-hole", "nothing passes, and no connection ends"),
+            Self::LateRequests => ("late-requests", "requests arrive when they have been given up"),
+            Self::LostReplies => ("lost-replies", "commands are executed and their answers lost"),
+            Self::Repeat => ("repeat", "commands reach the server twice"),
+            Self::Latency => ("latency", "every message is slow"),
+            Self::Slices => ("slices", "messages come in small pieces"),
+            Self::LimitData => ("limit-data", "connections end after some bytes"),
+            Self::Store(fault) => (fault.name, fault.description),
+            Self::ServerAhead => ("server-ahead", "the server's clock jumps ahead by a minute"),
+            Self::ServerBack => ("server-back", "the server's clock is set back by a second"),
         }
     }
 
@@ -173,8 +120,12 @@ impl Fault {
     /// Whether the store loses leases that it has granted.
     #[must_use]
     pub const fn loses_leases(self) -> bool {
-        // `ServerAhead` too: Redis expires keys by its wall clock.
-        matches!(self, Self::Flush | Self::Restart | Self::ServerAhead)
+        match self {
+            Self::Store(fault) => fault.loses_leases,
+            // Such a store expires leases by its wall clock.
+            Self::ServerAhead => true,
+            _ => false,
+        }
     }
 }
 
@@ -182,14 +133,32 @@ impl Fault {
 mod tests {
     use super::*;
 
+    /// Seeds of the ledger refer to these positions. A store's own faults come after the network's.
     #[test]
-    fn every_fault_has_a_store_and_a_unique_name() {
-        let mut words: Vec<_> = Fault::ALL.iter().map(|fault| fault.as_str()).collect();
-        words.sort_unstable();
-        words.dedup();
-        assert_eq!(words.len(), Fault::ALL.len());
-        for fault in Fault::ALL {
-            assert!(fault.applies_to(StoreKind::Sqlite) || fault.applies_to(StoreKind::Redis), "{fault:?}");
+    fn every_store_has_its_faults_in_the_order_of_the_seeds() {
+        let common = "kill kill-all pause pause-all outage client-clock";
+        let network = "reset black-hole late-requests lost-replies repeat latency slices limit-data";
+        let expected = [
+            format!("{common} vacuum checkpoint reader"),
+            format!(
+                "{common} {network} script-flush flush restart freeze connection-limit client-kill server-ahead \
+                 server-back"
+            ),
+        ];
+        let names = |store: &TestbedInfo, fake_clocks| -> Vec<_> {
+            Fault::possible_on(store, fake_clocks).into_iter().map(Fault::as_str).collect()
+        };
+        let stores: Vec<_> = leasehold::testbeds().iter().map(|store| store.info()).collect();
+        assert_eq!(stores.iter().map(|store| names(store, true).join(" ")).collect::<Vec<_>>(), expected);
+        for store in &stores {
+            let mut all = names(store, true);
+            let count = all.len();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), count, "{}: a name is not unique", store.name);
+            assert!(
+                !names(store, false).iter().any(|name| name.contains("clock") || name.contains("server-"))
+            );
         }
     }
 }

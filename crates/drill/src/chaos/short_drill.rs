@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock};
 use leasehold_core::rng::RandomExt;
+use leasehold_core::testbed::{TestbedFactory, pick_by_share};
 
 use super::fault::Fault;
 use super::inject::inject_fault;
 use super::worker_pool::{WorkerPool, pick_random};
 use super::{CHAOS_TTL, POLICIES};
-use crate::fleet::{Error, FakeWallClock, LoadProbe, StoreKind, Testbed, WorkerExit, WorkerProgram};
+use crate::fleet::{
+    DrillError, DrillStore, DrillTestbed, FakeWallClock, LoadProbe, WorkerExit, WorkerProgram,
+};
 use crate::history::History;
 use crate::oracle::judge;
 use crate::random::SeededRandom;
@@ -25,8 +28,8 @@ pub(super) const NOT_ENDED_IN_ORDER: &str = "did not end in order";
 pub struct ShortDrillResult {
     /// The seed that chose store, class, fault and delays.
     pub seed: u64,
-    /// The store it ran on.
-    pub store: StoreKind,
+    /// Name of the store it ran on.
+    pub store: &'static str,
     /// The injected fault.
     pub fault: Fault,
     /// The broken promises; empty if the drill is clean.
@@ -48,28 +51,19 @@ pub struct ShortDrillResult {
 /// The drill could not be run. That is no verdict on the store.
 pub async fn run_short_drill(
     seed: u64,
-    on: Option<StoreKind>,
+    on: Option<&'static dyn TestbedFactory>,
     program: &WorkerProgram,
-) -> Result<ShortDrillResult, Error> {
+) -> Result<ShortDrillResult, DrillError> {
     let random = SeededRandom::new(seed);
     let started = BootClock.now();
     // Drawn even if `on` is given: the following draws are then the same for every store.
-    let drawn = match random.below(3) {
-        0 => StoreKind::Sqlite,
-        _ => StoreKind::Redis,
-    };
-    let store = on.unwrap_or(drawn);
-    let skews = FakeWallClock::is_available();
-    let possible: Vec<Fault> = Fault::ALL
-        .iter()
-        .copied()
-        .filter(|fault| fault.applies_to(store) && (skews || !fault.needs_fake_clock()))
-        .collect();
+    let drawn = draw_store(&random);
+    let none = || DrillError::MissingTool("no store is registered that a seed can choose".to_owned());
+    let store = DrillStore::ThrowAway(on.or(drawn).ok_or_else(none)?);
+    let possible = Fault::possible_on(&store.info(), FakeWallClock::is_available());
     let fault = pick_random(&possible, &random).copied().unwrap_or(Fault::Kill);
-    // SQLite leases follow the boot clock, so only a Redis server needs a fake wall clock.
-    let skewed = fault.needs_fake_clock() && store == StoreKind::Redis;
-    let stage = Testbed::build(store, None, POLICIES, program, skewed).await?;
-    let mut scene = ScenarioContext::with_testbed(stage, program, DrillOptions::default())?;
+    let stage = DrillTestbed::build(&store, POLICIES, program, fault.needs_fake_clock()).await?;
+    let mut scene = ScenarioContext::new(stage, program, DrillOptions::default())?;
     let mut fleet = WorkerPool::new(&scene, "w", 2, 1, &["job:1"], &random);
     if fault == Fault::ClientClock {
         fleet.clock = Some(FakeWallClock::new(scene.testbed.folder(), "client-clock")?);
@@ -95,7 +89,7 @@ pub async fn run_short_drill(
     }
     Ok(ShortDrillResult {
         seed,
-        store,
+        store: store.info().name,
         fault,
         broken,
         late: Vec::new(),
@@ -105,13 +99,18 @@ pub async fn run_short_drill(
     })
 }
 
+/// Draws a registered store by its share of the seeds.
+fn draw_store(random: &SeededRandom) -> Option<&'static dyn TestbedFactory> {
+    pick_by_share(leasehold::testbeds(), |store| store.info().seed_share, |bound| random.below(bound))
+}
+
 async fn run_fault(
     fault: Fault,
     scene: &mut ScenarioContext,
     fleet: &mut WorkerPool,
     random: &SeededRandom,
     broken: &mut Vec<String>,
-) -> Result<(), Error> {
+) -> Result<(), DrillError> {
     fleet.start_missing(scene).await?;
     inject_fault(fault, scene, fleet, random).await?;
     if !wait_for_recovery(scene).await {
@@ -143,9 +142,9 @@ pub(super) fn only_timing_broken(broken: &[String]) -> bool {
 }
 
 /// Returns an error if only time limits were broken and the host was too slow.
-pub(super) fn too_slow_error(stood_still: Duration, broken: &[String]) -> Option<Error> {
+pub(super) fn too_slow_error(stood_still: Duration, broken: &[String]) -> Option<DrillError> {
     let late = stood_still > LoadProbe::MAX_DELAY && only_timing_broken(broken);
-    late.then(|| Error::HostTooSlow { stood_still, why: broken.join("; ") })
+    late.then(|| DrillError::HostTooSlow { stood_still, why: broken.join("; ") })
 }
 
 /// Waits until a client is granted a lease again after the fault.
@@ -183,6 +182,16 @@ mod tests {
     use leasehold_core::Fence;
 
     const SEC: u64 = 1_000_000_000;
+
+    /// The ledger names drills by their seeds: a third of them are on files.
+    #[test]
+    fn a_seed_keeps_its_store() {
+        for seed in 0..100 {
+            let expected = if SeededRandom::new(seed).below(3) == 0 { "sqlite" } else { "redis" };
+            let drawn = draw_store(&SeededRandom::new(seed)).map(|store| store.info().name);
+            assert_eq!(drawn, Some(expected), "seed {seed}");
+        }
+    }
 
     /// Twenty holders learn of their loss too late (time limits), and then two clients hold one
     /// name (safety).

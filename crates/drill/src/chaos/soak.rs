@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock};
+use leasehold_core::testbed::TestbedFactory;
 use serde::Serialize;
 
 use super::fault::Fault;
@@ -17,7 +18,7 @@ use super::inject::inject_fault;
 use super::short_drill::{check_history, report_unclean_exits, too_slow_error, wait_for_recovery};
 use super::worker_pool::{WorkerPool, pick_random};
 use super::{CHAOS_TTL, POLICIES};
-use crate::fleet::{Error, FakeWallClock, FencedTarget, StoreKind, Testbed, WorkerProgram};
+use crate::fleet::{DrillError, DrillStore, DrillTestbed, FakeWallClock, FencedTarget, WorkerProgram};
 use crate::history::History;
 use crate::random::SeededRandom;
 use crate::scenario::context::ScenarioContext;
@@ -31,7 +32,7 @@ const MAX_FAILED_WINDOWS: u32 = 2;
 #[derive(Debug, Clone, Copy)]
 pub struct SoakPlan {
     /// The store to run on.
-    pub store: StoreKind,
+    pub store: &'static dyn TestbedFactory,
     /// Duration of the soak.
     pub duration: Duration,
     /// Interval from the start of one fault to the start of the next. A fault that takes longer
@@ -73,7 +74,7 @@ impl SoakWindow {
         (faults, mut broken): (Vec<Fault>, Vec<String>),
         (measures, history): (Measures, History),
         stood_still: Duration,
-        error: Option<&Error>,
+        error: Option<&DrillError>,
     ) -> Self {
         let late = too_slow_error(stood_still, &broken).map(|late| late.to_string());
         let cut_short = error.filter(|_| broken.is_empty()).map(ToString::to_string);
@@ -165,12 +166,11 @@ pub async fn run_soak(
     plan: SoakPlan,
     program: &WorkerProgram,
     mut judged: impl FnMut(&SoakWindow),
-) -> Result<SoakTotals, Error> {
+) -> Result<SoakTotals, DrillError> {
     // Without libfaketime the clock faults are left out; all others still run.
     let skews = FakeWallClock::is_available();
-    let skewed = skews && plan.store == StoreKind::Redis;
     let random = SeededRandom::new(plan.seed);
-    let (mut scene, mut clock) = open_context(&plan, program, skewed, skews).await?;
+    let (mut scene, mut clock) = open_context(&plan, program, skews).await?;
     let (started, mut sums) = (BootClock.now(), SoakTotals::default());
     let (mut fences, mut in_vain) = (BTreeMap::new(), 0);
     while BootClock.now().since(started) < plan.duration {
@@ -217,7 +217,7 @@ pub async fn run_soak(
                 scene.discard().await;
                 // A new store starts its fence counters again.
                 fences.clear();
-                (scene, clock) = match open_context(&plan, program, skewed, skews).await {
+                (scene, clock) = match open_context(&plan, program, skews).await {
                     Ok(begun) => begun,
                     Err(error) => {
                         sums.given_up = Some(error.to_string());
@@ -246,17 +246,17 @@ enum AfterWindow {
     /// Run the next window on a new store: after an error the state of the old one is unknown.
     NewStore,
     /// End the soak.
-    GiveUp(Error),
+    GiveUp(DrillError),
 }
 
 impl AfterWindow {
-    fn decide(error: Option<Error>, in_vain: &mut u32) -> Self {
+    fn decide(error: Option<DrillError>, in_vain: &mut u32) -> Self {
         match error {
             None => {
                 *in_vain = 0;
                 Self::Next
             }
-            Some(Error::WaitTimedOut(_) | Error::Store(_) | Error::Fault(_))
+            Some(DrillError::WaitTimedOut(_) | DrillError::Store(_) | DrillError::Fault(_))
                 if *in_vain < MAX_FAILED_WINDOWS =>
             {
                 *in_vain += 1;
@@ -271,11 +271,10 @@ impl AfterWindow {
 async fn open_context(
     plan: &SoakPlan,
     program: &WorkerProgram,
-    skewed: bool,
     skews: bool,
-) -> Result<(ScenarioContext, Option<FakeWallClock>), Error> {
-    let stage = Testbed::build(plan.store, None, POLICIES, program, skewed).await?;
-    let scene = ScenarioContext::with_testbed(stage, program, DrillOptions::default())?;
+) -> Result<(ScenarioContext, Option<FakeWallClock>), DrillError> {
+    let stage = DrillTestbed::build(&DrillStore::ThrowAway(plan.store), POLICIES, program, skews).await?;
+    let scene = ScenarioContext::new(stage, program, DrillOptions::default())?;
     let clock = skews.then(|| FakeWallClock::new(scene.testbed.folder(), "client-clock"));
     Ok((scene, clock.transpose()?))
 }
@@ -290,12 +289,8 @@ async fn run_window(
     clock: Option<&FakeWallClock>,
     random: &SeededRandom,
     (faults, broken): &mut (Vec<Fault>, Vec<String>),
-) -> Result<(), Error> {
-    let possible: Vec<Fault> = Fault::ALL
-        .iter()
-        .copied()
-        .filter(|fault| fault.applies_to(plan.store) && (clock.is_some() || !fault.needs_fake_clock()))
-        .collect();
+) -> Result<(), DrillError> {
+    let possible = Fault::possible_on(&plan.store.info(), clock.is_some());
     // Client names contain the window's number: rows in the target and records of two windows must
     // not mix.
     let mut fleet = WorkerPool::new(scene, &format!("w{number}-"), 3, 2, &["job:1", "job:2"], random);
@@ -320,7 +315,7 @@ async fn run_window(
 mod tests {
     use super::*;
 
-    fn window_with(broken: &[&str], stood_still: Duration, error: Option<&Error>) -> SoakWindow {
+    fn window_with(broken: &[&str], stood_still: Duration, error: Option<&DrillError>) -> SoakWindow {
         let broken = broken.iter().map(|why| (*why).to_owned()).collect();
         let (measures, history) = (Measures::default(), History::default());
         SoakWindow::from_results(1, (vec![Fault::Kill], broken), (measures, history), stood_still, error)
@@ -328,7 +323,7 @@ mod tests {
 
     #[test]
     fn violations_before_an_error_count() {
-        let error = Error::WaitTimedOut("for a client to work".into());
+        let error = DrillError::WaitTimedOut("for a client to work".into());
         let window = window_with(&["L5: no client"], Duration::ZERO, Some(&error));
         assert_eq!(window.broken, ["L5: no client"]);
         assert_eq!((window.disturbed, window.faults), (None, vec![Fault::Kill]));
@@ -355,18 +350,18 @@ mod tests {
 
     #[test]
     fn a_failed_window_gets_a_new_store_and_three_in_a_row_end_the_soak() {
-        let waited = || Some(Error::WaitTimedOut("for a client to work".into()));
+        let waited = || Some(DrillError::WaitTimedOut("for a client to work".into()));
         let mut in_vain = 0;
         for _ in 0..3 {
             assert!(matches!(AfterWindow::decide(waited(), &mut in_vain), AfterWindow::NewStore));
             assert!(matches!(AfterWindow::decide(waited(), &mut in_vain), AfterWindow::NewStore));
             assert!(matches!(AfterWindow::decide(None, &mut in_vain), AfterWindow::Next));
         }
-        for error in [Error::Store("locked".into()), Error::Fault("refused".into())] {
+        for error in [DrillError::Store("locked".into()), DrillError::Fault("refused".into())] {
             assert!(matches!(AfterWindow::decide(Some(error), &mut in_vain), AfterWindow::NewStore));
         }
         assert!(matches!(AfterWindow::decide(waited(), &mut in_vain), AfterWindow::GiveUp(_)));
-        let missing = Error::MissingTool("no redis-server".into());
+        let missing = DrillError::MissingTool("no redis-server".into());
         assert!(matches!(AfterWindow::decide(Some(missing), &mut 0), AfterWindow::GiveUp(_)));
     }
 

@@ -3,7 +3,7 @@
 use leasehold_core::rng::RandomExt;
 
 use super::DRAWN_CLASSES;
-use crate::fleet::{Error, FakeWallClock, WorkerSpec};
+use crate::fleet::{DrillError, FakeWallClock, WorkerSpec};
 use crate::history::HistoryEntry;
 use crate::random::SeededRandom;
 use crate::scenario::EVENT_TIMEOUT;
@@ -50,7 +50,7 @@ impl WorkerPool {
     }
 
     /// Starts a worker in each empty slot.
-    pub(super) async fn start_missing(&mut self, scene: &mut ScenarioContext) -> Result<(), Error> {
+    pub(super) async fn start_missing(&mut self, scene: &mut ScenarioContext) -> Result<(), DrillError> {
         let before = self.clock.as_ref().map(FakeWallClock::command_prefix).unwrap_or_default();
         for seat in self.slots.iter_mut().filter(|seat| seat.running.is_none()) {
             self.started_count += 1;
@@ -69,7 +69,10 @@ impl WorkerPool {
 
     /// Waits until a worker works under a proven lease, and returns its name. A fault at an idle
     /// worker would show nothing.
-    pub(super) async fn wait_for_working_worker(&self, scene: &ScenarioContext) -> Result<String, Error> {
+    pub(super) async fn wait_for_working_worker(
+        &self,
+        scene: &ScenarioContext,
+    ) -> Result<String, DrillError> {
         let all = self.running_names();
         let from = scene.history.position();
         let seen = scene
@@ -80,7 +83,7 @@ impl WorkerPool {
             })
             .await;
         seen.map(|record| worker_of_client(&record.who))
-            .ok_or_else(|| Error::WaitTimedOut("for a client to work".to_owned()))
+            .ok_or_else(|| DrillError::WaitTimedOut("for a client to work".to_owned()))
     }
 
     /// Kills these workers and empties their slots.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::Error;
+use super::DrillError;
 
 const LIBFAKETIME: &str = "faketime/libfaketime.so.1";
 
@@ -25,9 +25,9 @@ impl FakeWallClock {
     ///
     /// # Errors
     /// libfaketime is not installed, or the folder cannot be written to.
-    pub fn new(folder: &Path, name: &str) -> Result<Self, Error> {
+    pub fn new(folder: &Path, name: &str) -> Result<Self, DrillError> {
         let library = find_library().ok_or_else(|| {
-            Error::MissingTool(
+            DrillError::MissingTool(
                 "libfaketime is not installed, so no process can be given a wrong clock: install it \
                  (Debian: apt-get install faketime)"
                     .to_owned(),
@@ -42,21 +42,21 @@ impl FakeWallClock {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn set_offset(&self, seconds: i64) -> Result<(), Error> {
+    pub fn set_offset(&self, seconds: i64) -> Result<(), DrillError> {
         let next = self.offset_file.with_extension("next");
         // libfaketime reads the file at every call, so it must never see a half-written one.
         std::fs::write(&next, format!("{seconds:+}\n"))
             .and_then(|()| std::fs::rename(&next, &self.offset_file))
-            .map_err(Error::io("cannot set a process's clock"))
+            .map_err(DrillError::io("cannot set a process's clock"))
     }
 
     /// Moves the clock by this many seconds.
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub fn shift_offset(&self, seconds: i64) -> Result<(), Error> {
-        let now =
-            std::fs::read_to_string(&self.offset_file).map_err(Error::io("cannot read a process's clock"))?;
+    pub fn shift_offset(&self, seconds: i64) -> Result<(), DrillError> {
+        let now = std::fs::read_to_string(&self.offset_file)
+            .map_err(DrillError::io("cannot read a process's clock"))?;
         self.set_offset(now.trim().parse::<i64>().unwrap_or(0) + seconds)
     }
 
@@ -93,18 +93,18 @@ impl FakeWallClock {
     ///
     /// # Errors
     /// `date` cannot be run.
-    pub async fn measure_offset(&self) -> Result<i64, Error> {
+    pub async fn measure_offset(&self) -> Result<i64, DrillError> {
         let date = |words: Vec<OsString>| async move {
             let mut words = words.into_iter().chain(["date".into(), "+%s".into()]);
             let mut command = tokio::process::Command::new(words.next().unwrap_or_default());
             // In its own process group: Ctrl-C would kill it and leave its shared memory behind.
             let ran = command.args(words).process_group(0).stderr(Stdio::null()).output();
             let ran = ran.await;
-            let out = ran.map_err(Error::io("cannot run date"))?.stdout;
+            let out = ran.map_err(DrillError::io("cannot run date"))?.stdout;
             String::from_utf8_lossy(&out)
                 .trim()
                 .parse::<i64>()
-                .map_err(|error| Error::Store(format!("date: {error}")))
+                .map_err(|error| DrillError::Store(format!("date: {error}")))
         };
         Ok(date(self.command_prefix()).await? - date(Vec::new()).await?)
     }

@@ -47,7 +47,7 @@ impl FencedTarget {
     ///
     /// # Errors
     /// The file cannot be used.
-    pub fn open(path: &Path) -> Result<Self, super::Error> {
+    pub fn open(path: &Path) -> Result<Self, super::DrillError> {
         let open = || -> Result<Connection, Box<dyn std::error::Error>> {
             let db = Connection::open(path)?;
             db.busy_timeout(Duration::from_secs(5))?;
@@ -59,8 +59,8 @@ impl FencedTarget {
             sqlite::install(&db)?;
             Ok(db)
         };
-        let db =
-            open().map_err(|error| super::Error::Store(format!("the ledger {}: {error}", path.display())))?;
+        let db = open()
+            .map_err(|error| super::DrillError::Store(format!("the ledger {}: {error}", path.display())))?;
         Ok(Self { db: Mutex::new(db) })
     }
 
@@ -112,20 +112,20 @@ impl FencedTarget {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn drop_old_rows(&self) -> Result<(), super::Error> {
+    pub fn drop_old_rows(&self) -> Result<(), super::DrillError> {
         let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
         let done = db.execute_batch(
             "DELETE FROM entry WHERE place NOT IN (SELECT max(place) FROM entry GROUP BY name)
              AND place NOT IN (SELECT max(place) FROM entry WHERE task IS NOT NULL GROUP BY name)",
         );
-        done.map_err(|error| super::Error::Store(format!("the ledger cannot be shortened: {error}")))
+        done.map_err(|error| super::DrillError::Store(format!("the ledger cannot be shortened: {error}")))
     }
 
     /// Returns all rows, in the order of commits.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn rows(&self) -> Result<Vec<HistoryEntry>, super::Error> {
+    pub fn rows(&self) -> Result<Vec<HistoryEntry>, super::DrillError> {
         let unsigned = |number: i64| u64::try_from(number).unwrap_or(0);
         let read = || -> rusqlite::Result<Vec<HistoryEntry>> {
             let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +143,7 @@ impl FencedTarget {
             })?
             .collect()
         };
-        read().map_err(|error| super::Error::Store(format!("the ledger cannot be read: {error}")))
+        read().map_err(|error| super::DrillError::Store(format!("the ledger cannot be read: {error}")))
     }
 }
 

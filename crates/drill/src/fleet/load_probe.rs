@@ -11,7 +11,7 @@ use std::time::Duration;
 use leasehold_core::clock::{BootClock, Clock, ClockExt, Moment};
 use tokio::task::JoinHandle;
 
-use super::Error;
+use super::DrillError;
 
 const WAKE_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -36,7 +36,7 @@ impl LoadProbe {
     ///
     /// # Errors
     /// The file cannot be created, or the thread cannot be started.
-    pub fn start(folder: &Path) -> Result<Self, Error> {
+    pub fn start(folder: &Path) -> Result<Self, DrillError> {
         let worst = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&worst);
         let task = tokio::spawn(async move {
@@ -47,12 +47,12 @@ impl LoadProbe {
             }
         });
         let pulse = Self { worst_delay_nanos: worst, task, ended: Arc::default() };
-        let file = File::create(folder.join("pulse")).map_err(Error::io("cannot write to the disk"))?;
+        let file = File::create(folder.join("pulse")).map_err(DrillError::io("cannot write to the disk"))?;
         let (seen, ended) = (Arc::clone(&pulse.worst_delay_nanos), Arc::clone(&pulse.ended));
         std::thread::Builder::new()
             .name("pulse".to_owned())
             .spawn(move || probe_disk(&file, &seen, &ended))
-            .map_err(Error::io("cannot start a thread"))?;
+            .map_err(DrillError::io("cannot start a thread"))?;
         Ok(pulse)
     }
 

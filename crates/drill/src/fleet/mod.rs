@@ -12,14 +12,13 @@
 //! | `fenced_target` | the protected target: a SQLite file that refuses stale fences (in the control run it does not) |
 //! | `workers` | the director's side: starts workers, signals them, and leaves no process behind |
 //! | `history_buffer` | the history as it arrives, with waits for a record |
-//! | `testbed` | the store under test and its faults |
-//! | `fence_counters` | checks that the fence counters of our own Redis server never expire |
-//! | `server` | our own Redis servers and their replicas |
+//! | `testbed` | the store under test, its proxy and the files of a run; faults of its own are in the store's crate |
+//! | `fence_counters` | checks that the fence counters of our own server never expire |
 //! | `bound_process` | starts a server that dies with the director, even after `kill -9` |
 //! | `fake_wall_clock` | an adjustable wall clock for one process |
 //! | `load_probe` | measures whether the host kept up |
 //! | `request_count` | counts the acquire requests of a client |
-//! | `external_store` | a store that the drill did not start: used only if its operator marked it as drillable |
+//! | `external_store` | which store to drill: a throw-away one, or one that its operator has marked as drillable |
 
 mod bound_process;
 mod client;
@@ -30,28 +29,28 @@ mod fenced_target;
 mod history_buffer;
 mod load_probe;
 mod request_count;
-mod server;
 mod testbed;
 mod worker;
 mod worker_spec;
 mod workers;
 
 pub use bound_process::{BOUND_ARG, main as bound_main};
-pub use external_store::{DRILLABLE_MARK, ExternalStore};
+pub use external_store::{DrillStore, ExternalStore};
 pub use fake_wall_clock::{FakeWallClock, HOUR_SECONDS};
 pub use fenced_target::FencedTarget;
 pub use history_buffer::HistoryBuffer;
 pub use load_probe::LoadProbe;
-pub use server::{RedisSession, Replica};
-pub use testbed::{StoreKind, Testbed};
+pub use testbed::{DrillTestbed, Replica};
 pub use worker::{WORKER_ARG, main as worker_main};
 pub use worker_spec::WorkerSpec;
 pub use workers::{WorkerExit, WorkerProgram, Workers};
 
+use leasehold_core::testbed::TestbedError;
+
 /// Why a drill could not be run. Such an error is no verdict on the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum DrillError {
     /// An operation on a process, file or server failed.
     #[error("{what}: {source}")]
     Io {
@@ -96,15 +95,25 @@ pub enum Error {
     NotDrillable(String),
 }
 
-impl Error {
+impl DrillError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
     }
 }
 
-impl From<crate::proxy::Error> for Error {
+impl From<crate::proxy::Error> for DrillError {
     fn from(error: crate::proxy::Error) -> Self {
         Self::Store(format!("the fault proxy: {error}"))
+    }
+}
+
+impl From<TestbedError> for DrillError {
+    fn from(error: TestbedError) -> Self {
+        match error {
+            TestbedError::Io { what, source } => Self::Io { what, source },
+            TestbedError::NotDrillable(why) => Self::NotDrillable(why),
+            other => Self::Store(other.to_string()),
+        }
     }
 }

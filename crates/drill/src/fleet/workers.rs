@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::history_buffer::HistoryBuffer;
 use super::worker_spec::WorkerSpec;
-use super::{Error, FakeWallClock, WORKER_ARG};
+use super::{DrillError, FakeWallClock, WORKER_ARG};
 use crate::history::HistoryEntry;
 
 // A client needs up to 3 s for its shutdown; the rest is for a loaded host. After that the worker
@@ -39,8 +39,8 @@ impl WorkerProgram {
     ///
     /// # Errors
     /// The path of the current program is unknown.
-    pub fn current() -> Result<Self, Error> {
-        let path = std::env::current_exe().map_err(Error::io("cannot find this program's own file"))?;
+    pub fn current() -> Result<Self, DrillError> {
+        let path = std::env::current_exe().map_err(DrillError::io("cannot find this program's own file"))?;
         Ok(Self { path, worker_arg: Some(WORKER_ARG) })
     }
 
@@ -138,7 +138,7 @@ impl Workers {
     ///
     /// # Errors
     /// The process cannot be started or does not read its spec.
-    pub async fn start(&mut self, orders: WorkerSpec) -> Result<(), Error> {
+    pub async fn start(&mut self, orders: WorkerSpec) -> Result<(), DrillError> {
         let store = self.store.clone();
         self.spawn_worker(&[], &store, orders).await
     }
@@ -148,7 +148,11 @@ impl Workers {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub async fn start_with_prefix(&mut self, before: &[OsString], orders: WorkerSpec) -> Result<(), Error> {
+    pub async fn start_with_prefix(
+        &mut self,
+        before: &[OsString],
+        orders: WorkerSpec,
+    ) -> Result<(), DrillError> {
         let store = self.store.clone();
         self.spawn_worker(before, &store, orders).await
     }
@@ -157,7 +161,7 @@ impl Workers {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub async fn start_with_url(&mut self, store: &str, orders: WorkerSpec) -> Result<(), Error> {
+    pub async fn start_with_url(&mut self, store: &str, orders: WorkerSpec) -> Result<(), DrillError> {
         self.spawn_worker(&[], store, orders).await
     }
 
@@ -166,7 +170,7 @@ impl Workers {
         before: &[OsString],
         store: &str,
         mut orders: WorkerSpec,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DrillError> {
         store.clone_into(&mut orders.store);
         orders.policies.clone_from(&self.policies);
         orders.ledger.clone_from(&self.target);
@@ -184,9 +188,9 @@ impl Workers {
             .process_group(0)
             .kill_on_drop(true);
         let started = command.spawn();
-        let mut child = started.map_err(Error::io(format!("cannot start worker {who}")))?;
+        let mut child = started.map_err(DrillError::io(format!("cannot start worker {who}")))?;
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Store(format!("worker {who} has no pipes")));
+            return Err(DrillError::Store(format!("worker {who} has no pipes")));
         };
         let (tape, from) = (self.history.clone(), who.clone());
         let reader = tokio::spawn(async move {
@@ -195,7 +199,7 @@ impl Workers {
                 tape.push_line(&from, &String::from_utf8_lossy(&line));
             }
         });
-        let mut line = serde_json::to_vec(&orders).map_err(|error| Error::Store(error.to_string()))?;
+        let mut line = serde_json::to_vec(&orders).map_err(|error| DrillError::Store(error.to_string()))?;
         line.push(b'\n');
         // Registered before the first await: if this future is dropped, `Drop` still kills the
         // process.
@@ -211,7 +215,7 @@ impl Workers {
         if let Some(worker) = self.workers.get_mut(&who) {
             worker.stdin = Some(stdin);
         }
-        sent.map_err(Error::io(format!("worker {who} does not take its orders")))
+        sent.map_err(DrillError::io(format!("worker {who} does not take its orders")))
     }
 
     /// Kills a worker with SIGKILL and waits until the process has ended.

@@ -17,8 +17,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt, run_until};
+use leasehold_core::testbed::TestbedFactory;
 
-use crate::fleet::{StoreKind, WorkerProgram};
+use crate::fleet::WorkerProgram;
 use file_lock::LockWatch;
 use replicas::ReplicaFleet;
 use testbed::PlaneTestbed;
@@ -28,7 +29,7 @@ use workload::Workload;
 #[derive(Debug, Clone)]
 pub struct PlaneDrillOptions {
     /// Where locks and jobs are kept.
-    pub on: StoreKind,
+    pub on: &'static dyn TestbedFactory,
     /// The number of jobs.
     pub jobs: u32,
     /// The number of workflow runs, each with parallel steps, a delay and an approval.
@@ -43,7 +44,7 @@ pub struct PlaneDrillOptions {
     pub work: Duration,
     /// What is done to the replicas in turn; may be empty.
     pub faults: Vec<PlaneFault>,
-    /// Stops the lock store once, for this long: locks on Redis, jobs on SQLite.
+    /// Stops the lock store once, for this long: the jobs are kept elsewhere if `on` cannot be stopped.
     pub outage: Option<Duration>,
     /// What a busy machine may add to a takeover before it counts as late.
     pub slack: Duration,
@@ -92,9 +93,9 @@ pub async fn run(
     program: &WorkerProgram,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<PlaneVerdict> {
-    let mut testbed = PlaneTestbed::create(options, program).await?;
+    let testbed = PlaneTestbed::create(options, program).await?;
     let plane = testbed.plane().await?;
-    let lock_watch = LockWatch::open(testbed.sqlite_files())?;
+    let lock_watch = LockWatch::open(testbed.single_writer_files())?;
     let replicas = ReplicaFleet::start(options, program, &testbed)?;
     let started = BootClock.now();
     progress(&format!(

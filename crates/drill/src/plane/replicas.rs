@@ -69,12 +69,12 @@ impl ReplicaFleet {
         let text = |duration: Duration| format!("{}ms", duration.as_millis());
         let mut words: Vec<String> = Vec::new();
         let policies = stage.policies().display().to_string();
-        for (word, value) in [("--store", &stage.locks), ("--policies", &policies)] {
+        for (word, value) in [("--store", &stage.lock_url()), ("--policies", &policies)] {
             words.extend([word.to_owned(), value.clone()]);
         }
         words.extend(["plane".to_owned(), "replica".to_owned(), "--notes".to_owned()]);
         for (word, value) in [
-            ("--plane-store", stage.plane.clone()),
+            ("--plane-store", stage.plane_url()),
             ("--poll", text(options.poll)),
             ("--visible", text(options.ttl)),
             ("--replay-age", "10s".to_owned()),

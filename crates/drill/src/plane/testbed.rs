@@ -1,6 +1,7 @@
 //! The drill's throw-away stores, policy with short leases, and files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -8,23 +9,21 @@ use leasehold::{Locks, StoreUrl};
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
 use leasehold_core::policy::PolicyBook;
 use leasehold_core::rng::OsRandom;
+use leasehold_core::testbed::{ProcessWrapper, Testbed, TestbedAbility, TestbedFactory, TestbedSetup};
 use leasehold_plane::{Plane, Settings as PlaneSettings};
-use leasehold_redis::testkit::RedisServer;
 use tempfile::TempDir;
 
 use super::PlaneDrillOptions;
 use super::workload::Workload;
-use crate::fleet::{StoreKind, WorkerProgram};
+use crate::fleet::WorkerProgram;
 
 /// Stores and files of the replicas; removed on drop.
 pub(super) struct PlaneTestbed {
+    locks: Arc<dyn Testbed>,
+    /// The store whose plane keeps the jobs; usually the lock store itself.
+    jobs: Arc<dyn Testbed>,
     folder: PathBuf,
     _temporary: Option<TempDir>,
-    server: Option<RedisServer>,
-    /// The URL of the lock store.
-    pub(super) locks: String,
-    /// The URL of the plane's store.
-    pub(super) plane: String,
 }
 
 /// The start and end of an outage of the lock store, in milliseconds of the wall clock.
@@ -49,27 +48,33 @@ impl PlaneTestbed {
             (None, Some(temporary)) => temporary.path().to_path_buf(),
             (None, None) => anyhow::bail!("there is no folder"),
         };
-        let file = format!("sqlite:{}", folder.join("plane.db").display());
-        // An outage needs a lock store that can be stopped while the jobs' store stays up.
-        let redis = options.on == StoreKind::Redis || options.outage.is_some();
-        let server = if redis {
-            Some(
-                RedisServer::start_wrapped(&program.binding_prefix(), &[])
-                    .await
-                    .context("cannot start redis-server (is it installed?)")?,
-            )
-        } else {
-            None
+        let wrapper = ProcessWrapper { prefix: program.binding_prefix(), ..ProcessWrapper::default() };
+        let setup = TestbedSetup::new(&folder, "plane").with_wrapper(wrapper);
+        let start = async |kind: &'static dyn TestbedFactory| {
+            anyhow::Ok(Arc::<dyn Testbed>::from(kind.start(setup.clone()).await?))
         };
-        let url = server.as_ref().map_or_else(|| file.clone(), RedisServer::url);
+        let jobs = start(options.on).await?;
+        // An outage needs a lock store that can be stopped while the jobs' store stays up.
+        let can_stop = |kind: &&'static dyn TestbedFactory| kind.info().can(TestbedAbility::Restart);
+        let locks = match options.outage {
+            Some(_) if !can_stop(&options.on) => {
+                let other = leasehold::testbeds().into_iter().find(can_stop);
+                start(other.context("no registered store can be stopped")?).await?
+            }
+            _ => Arc::clone(&jobs),
+        };
         std::fs::write(folder.join("policy.toml"), policy_text(options.ttl, options.poll))?;
-        Ok(Self {
-            plane: if options.on == StoreKind::Redis { url.clone() } else { file },
-            locks: url,
-            folder,
-            _temporary: temporary,
-            server,
-        })
+        Ok(Self { locks, jobs, folder, _temporary: temporary })
+    }
+
+    /// The URL of the lock store.
+    pub(super) fn lock_url(&self) -> String {
+        self.locks.url()
+    }
+
+    /// The URL of the plane's store.
+    pub(super) fn plane_url(&self) -> String {
+        self.jobs.url()
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -80,17 +85,12 @@ impl PlaneTestbed {
         self.folder.join("policy.toml")
     }
 
-    /// The shared SQLite files with the name of their content.
-    pub(super) fn sqlite_files(&self) -> Vec<(&'static str, PathBuf)> {
-        let all = [
-            // The plane keeps its documents in a file beside the locks' file.
-            ("jobs", &self.plane, "plane.plane.db"),
-            ("locks", &self.locks, "plane.db"),
-        ];
-        all.into_iter()
-            .filter(|(_, url, _)| url.starts_with("sqlite:"))
-            .map(|(name, _, file)| (name, self.folder.join(file)))
-            .collect()
+    /// The files with one writer at a time that the replicas share, with the name of their content.
+    pub(super) fn single_writer_files(&self) -> Vec<(&'static str, PathBuf)> {
+        // The plane keeps its documents in a file beside the locks' file.
+        let jobs = self.jobs.single_writer_file().map(|path| ("jobs", path.with_extension("plane.db")));
+        let locks = self.locks.single_writer_file().map(|path| ("locks", path));
+        jobs.into_iter().chain(locks).collect()
     }
 
     /// The file to which each job appends its start and end.
@@ -100,28 +100,27 @@ impl PlaneTestbed {
 
     /// Opens the plane as a client.
     pub(super) async fn plane(&self) -> anyhow::Result<Plane> {
-        let locks = Locks::builder(StoreUrl::parse(&self.locks)?.open()?)
+        let locks = Locks::builder(StoreUrl::parse(&self.lock_url())?.open()?)
             .policies(PolicyBook::from_file(self.policies())?)
             .without_log()
             .build()?;
-        let store = leasehold_plane::open_store(&StoreUrl::parse(&self.plane)?)?;
+        let store = leasehold_plane::open_store(&StoreUrl::parse(&self.plane_url())?)?;
         Ok(Plane::with_observers(locks, store, PlaneSettings::default(), OsRandom::shared(), Vec::new())?)
     }
 
     /// Stops the lock store once work has started, and restarts it after `down`.
     pub(super) async fn stop_lock_store(
-        &mut self,
+        &self,
         down: Duration,
         load: &Workload<'_>,
         progress: &dyn Fn(&str),
     ) -> anyhow::Result<Outage> {
         load.wait_until_started().await;
-        let server = self.server.as_mut().context("there is no lock store to stop")?;
         let from = wall_millis();
         progress(&format!("the lock store is down for {down:?}"));
-        server.stop();
+        self.locks.stop().await?;
         BootClock.sleep(down).await;
-        server.restart().await?;
+        self.locks.restart().await?;
         progress("the lock store is back");
         Ok(Outage { from, to: wall_millis() })
     }

@@ -1,28 +1,30 @@
 //! Wall clocks jump: the client's by an hour in both directions, then the server's.
 //!
 //! Leasehold reads no wall clock for leases, so a jump of the client's clock must change nothing.
-//! Leases of a SQLite store use the boot clock, so there is no server clock to set. Redis expires
-//! keys by its wall clock. Set back, leases live longer, and the client reports it. Set ahead,
-//! leases expire at once; no client can prevent that, so the fence has to protect.
+//! Where leases use the boot clock of the host, there is no server clock to set. Other stores expire
+//! leases by the server's wall clock. Set back, leases live longer, and the client reports it. Set
+//! ahead, leases expire at once; no client can prevent that, so the fence has to protect.
 
 use std::time::Duration;
+
+use leasehold_core::testbed::TestbedAbility;
 
 use super::context::{ScenarioContext, format_secs, transition};
 use super::verdict_builder::VerdictBuilder;
 use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
-use crate::fleet::{Error, FakeWallClock, HOUR_SECONDS, StoreKind};
+use crate::fleet::{DrillError, FakeWallClock, HOUR_SECONDS};
 use crate::history::HistoryEntry;
 
 // Far longer than the drills' TTL, and a realistic step of a bad NTP server.
 const SERVER_JUMP_SECONDS: i64 = 60;
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let clock = FakeWallClock::new(scene.testbed.folder(), "client-clock")?;
     let holder = scene.worker_spec("holder", "scheduler", "job:1").steps(120, 50);
     scene.workers.start_with_prefix(&clock.command_prefix(), holder).await?;
     scene.require_event(0, "holder", "renewed").await?;
     jump_client_clock(scene, draft, &clock).await?;
-    if scene.testbed.kind() == StoreKind::Redis {
+    if scene.testbed.info().can(TestbedAbility::ServerClock) {
         set_server_clock_back(scene, draft).await?;
         set_server_clock_ahead(scene, draft).await?;
     }
@@ -34,7 +36,7 @@ async fn jump_client_clock(
     scene: &ScenarioContext,
     draft: &mut VerdictBuilder,
     clock: &FakeWallClock,
-) -> Result<(), Error> {
+) -> Result<(), DrillError> {
     for (hours, words) in [(1, "an hour ahead"), (-1, "an hour behind")] {
         let from = scene.history.position();
         clock.set_offset(hours * HOUR_SECONDS)?;
@@ -67,7 +69,10 @@ async fn jump_client_clock(
 }
 
 /// Sets the server's clock back, so leases live longer than their holders expect.
-async fn set_server_clock_back(scene: &ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+async fn set_server_clock_back(
+    scene: &ScenarioContext,
+    draft: &mut VerdictBuilder,
+) -> Result<(), DrillError> {
     let from = scene.history.position();
     scene.testbed.server_clock()?.set_offset(-SERVER_JUMP_SECONDS)?;
     scene.record_fault(&format!("the server's clock is set back by {SERVER_JUMP_SECONDS} s"));
@@ -96,7 +101,7 @@ async fn set_server_clock_back(scene: &ScenarioContext, draft: &mut VerdictBuild
 async fn set_server_clock_ahead(
     scene: &mut ScenarioContext,
     draft: &mut VerdictBuilder,
-) -> Result<(), Error> {
+) -> Result<(), DrillError> {
     // A new worker with a new task: the old holder's task may end during the jump.
     let in_order = scene.workers.end_worker("holder").await.is_clean();
     draft.promise(

@@ -8,7 +8,7 @@ use leasehold_core::acquire::MAX_POLL_INTERVAL;
 
 use super::context::{ScenarioContext, between, format_secs, transition};
 use super::verdict_builder::VerdictBuilder;
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 use crate::history::{History, HistoryEntry, RecordedOutcome};
 
 const CLIENTS_PER_PROCESS: u32 = 50;
@@ -22,7 +22,7 @@ const MAX_TIME_PER_CLIENT: Duration = Duration::from_millis(400);
 // Time for the last request to reach the store and get its place in the queue.
 const QUEUE_SETTLE_TIME: Duration = Duration::from_secs(2);
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let all = scene.options.waiters;
     // All clients enter the queue while the opener holds the name. Otherwise they would race for a
     // free lock.
@@ -46,8 +46,9 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
             asking == 0
         });
         let asked = asked.await;
-        asked
-            .ok_or_else(|| Error::WaitTimedOut(format!("for {clients} clients to ask; {asking} did not")))?;
+        asked.ok_or_else(|| {
+            DrillError::WaitTimedOut(format!("for {clients} clients to ask; {asking} did not"))
+        })?;
         (left, process) = (left - clients, process + 1);
     }
     scene.sleep(QUEUE_SETTLE_TIME).await;

@@ -6,10 +6,10 @@ use leasehold_core::clock::{BootClock, Clock, ClockExt, Moment};
 
 use super::verdict::Verdict;
 use super::verdict_builder::VerdictBuilder;
-use super::{DRILL_TTL, DrillOptions, EVENT_TIMEOUT, HOST_SLACK, POLICIES, Scenario};
+use super::{DRILL_TTL, DrillOptions, EVENT_TIMEOUT, HOST_SLACK, Scenario};
 use crate::fleet::{
-    Error, ExternalStore, FencedTarget, HistoryBuffer, LoadProbe, Replica, StoreKind, Testbed, WorkerExit,
-    WorkerProgram, WorkerSpec, Workers,
+    DrillError, DrillTestbed, FencedTarget, HistoryBuffer, LoadProbe, WorkerExit, WorkerProgram, WorkerSpec,
+    Workers,
 };
 use crate::history::{ClientEvent, HistoryEntry, HistoryRecord, RecordedOutcome};
 
@@ -18,35 +18,21 @@ const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct ScenarioContext {
     // Fields drop in this order: the workers end before the servers that they use.
     pub(crate) workers: Workers,
-    pub(crate) testbed: Testbed,
+    pub(crate) testbed: DrillTestbed,
     pub(crate) history: HistoryBuffer,
     pub(super) options: DrillOptions,
     /// Measures whether the host kept up.
     pub(crate) load_probe: LoadProbe,
-    /// Servers that must live until all workers have ended.
-    replicas: Vec<Replica>,
     started: Moment,
 }
 
 impl ScenarioContext {
-    pub(super) async fn open(
-        kind: StoreKind,
-        given: Option<&ExternalStore>,
-        program: &WorkerProgram,
-        scenario: &Scenario,
-        options: DrillOptions,
-    ) -> Result<Self, Error> {
-        let skewed = scenario.needs_fake_clock && kind == StoreKind::Redis;
-        let stage = Testbed::build(kind, given, POLICIES, program, skewed).await?;
-        Self::with_testbed(stage, program, options)
-    }
-
     /// Creates a context without workers on this testbed.
-    pub(crate) fn with_testbed(
-        stage: Testbed,
+    pub(crate) fn new(
+        stage: DrillTestbed,
         program: &WorkerProgram,
         options: DrillOptions,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, DrillError> {
         let tape = HistoryBuffer::default();
         let crew = Workers::new(
             program.clone(),
@@ -61,14 +47,8 @@ impl ScenarioContext {
             testbed: stage,
             history: tape,
             options,
-            replicas: Vec::new(),
             started: BootClock.now(),
         })
-    }
-
-    /// Keeps a replica until all workers have ended.
-    pub(super) fn keep_replica(&mut self, replica: Replica) {
-        self.replicas.push(replica);
     }
 
     /// The current time, as in histories: nanoseconds of the boot clock.
@@ -119,9 +99,9 @@ impl ScenarioContext {
         from: usize,
         who: &str,
         event: &str,
-    ) -> Result<HistoryRecord, Error> {
+    ) -> Result<HistoryRecord, DrillError> {
         let found = self.wait_for_event(from, EVENT_TIMEOUT, who, event).await;
-        found.ok_or_else(|| Error::WaitTimedOut(format!("for {who} to be {event}")))
+        found.ok_or_else(|| DrillError::WaitTimedOut(format!("for {who} to be {event}")))
     }
 
     /// Waits for the result of a client's next acquire.
@@ -136,7 +116,11 @@ impl ScenarioContext {
     }
 
     /// Waits until a client works under a lease: it has checked its hold and sends a write.
-    pub(crate) async fn wait_until_working(&self, from: usize, who: &str) -> Result<HistoryRecord, Error> {
+    pub(crate) async fn wait_until_working(
+        &self,
+        from: usize,
+        who: &str,
+    ) -> Result<HistoryRecord, DrillError> {
         let found = self
             .history
             .wait_for(from, EVENT_TIMEOUT, |record| {
@@ -144,7 +128,7 @@ impl ScenarioContext {
                     && matches!(record.what, HistoryEntry::Claimed { proven_until: Some(_), .. })
             })
             .await;
-        found.ok_or_else(|| Error::WaitTimedOut(format!("for {who} to work")))
+        found.ok_or_else(|| DrillError::WaitTimedOut(format!("for {who} to work")))
     }
 
     /// Ends the workers, waits for the leases to expire, reads the target, and judges the history.
@@ -153,8 +137,8 @@ impl ScenarioContext {
         mut self,
         scenario: &Scenario,
         mut draft: VerdictBuilder,
-        played: Result<(), Error>,
-    ) -> Result<Verdict, Error> {
+        played: Result<(), DrillError>,
+    ) -> Result<Verdict, DrillError> {
         let closed = match played {
             Ok(()) => self.end_workers(&mut draft).await,
             Err(error) => {
@@ -166,8 +150,8 @@ impl ScenarioContext {
                 Err(error)
             }
         };
-        let (took, kind) = (BootClock.now().since(self.started), self.testbed.kind());
-        let verdict = Verdict::from_run(scenario, kind, took, draft, self.history.snapshot());
+        let (took, store) = (BootClock.now().since(self.started), self.testbed.info().name);
+        let verdict = Verdict::from_run(scenario, store, took, draft, self.history.snapshot());
         self.testbed.close().await;
         let stood_still = self.load_probe.take_worst_delay();
         if let Err(error) = closed {
@@ -175,13 +159,13 @@ impl ScenarioContext {
         }
         if stood_still > LoadProbe::MAX_DELAY && verdict.only_timing_broken() {
             let why = verdict.broken_promises().join("; ");
-            return Err(Error::HostTooSlow { stood_still, why });
+            return Err(DrillError::HostTooSlow { stood_still, why });
         }
         Ok(verdict)
     }
 
     /// Ends all workers and records the final state.
-    async fn end_workers(&mut self, draft: &mut VerdictBuilder) -> Result<(), Error> {
+    async fn end_workers(&mut self, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
         self.testbed.heal().await?;
         promise_clean_exits(draft, &self.workers.end_all().await);
         self.record_final_state(DRILL_TTL + HOST_SLACK).await?;
@@ -206,7 +190,7 @@ impl ScenarioContext {
 
     /// Records the remaining leases and the target's rows after all workers have ended. A killed
     /// worker's lease expires within its TTL; a lease that remains after that is an orphan.
-    pub(crate) async fn record_final_state(&self, within: Duration) -> Result<(), Error> {
+    pub(crate) async fn record_final_state(&self, within: Duration) -> Result<(), DrillError> {
         let end = BootClock.now() + within;
         while !self.testbed.leases().await?.is_empty() && BootClock.now() < end {
             BootClock.sleep(LEASE_POLL_INTERVAL).await;

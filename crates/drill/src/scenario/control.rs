@@ -5,19 +5,19 @@ use super::EVENT_TIMEOUT;
 use super::context::ScenarioContext;
 use super::pause_and_delay::overtake;
 use super::verdict_builder::VerdictBuilder;
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 use crate::history::{HistoryEntry, WriteOutcome};
 
 /// The note in a control run's history, which marks it as one.
 pub const CONTROL_RUN_NOTE: &str = "a control run: its workers neither look nor send a fence";
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     scene.record_fault(CONTROL_RUN_NOTE);
     let sleeper = scene.worker_spec("sleeper", "scheduler", "job:1").steps(5, 300).rest(200).reckless();
     let rival = scene.worker_spec("rival", "scheduler", "job:1").steps(5, 50).reckless();
     let woken = overtake(scene, sleeper, rival).await?;
     let rival_wrote =
-        || Error::WaitTimedOut("for the rival to write while the holder was stopped".to_owned());
+        || DrillError::WaitTimedOut("for the rival to write while the holder was stopped".to_owned());
     // Without a write of the rival nothing is stale, so the checker has nothing to find: the run is
     // invalid.
     let woken = woken.ok_or_else(rival_wrote)?;

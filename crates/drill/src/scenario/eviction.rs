@@ -5,10 +5,10 @@
 use super::context::ScenarioContext;
 use super::verdict_builder::VerdictBuilder;
 use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 use crate::history::HistoryEntry;
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let old = scene.worker_spec("old", "scheduler", "job:1").steps(80, 100).rest(1000);
     let new = scene.worker_spec("new", "scheduler", "job:1").steps(10, 50);
     scene.workers.start(old).await?;
@@ -19,19 +19,13 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
     let from = scene.history.position();
     // Noted before and after the fault: a lease granted while the fault lasts may be lost too.
     scene.history.record(HistoryEntry::Forgot);
-    scene.testbed.send_command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]).await?;
     let evicted = scene.record_fault("the server evicts every key");
-    scene.testbed.send_command(&["CONFIG", "SET", "maxmemory", "1"]).await?;
-    // The server evicts before a command that needs memory. With `maxmemory` 1 it still refuses the
-    // command afterwards.
-    let refused = scene.testbed.send_command(&["SET", "drill:filler", "x"]).await;
-    scene.testbed.send_command(&["CONFIG", "SET", "maxmemory", "0"]).await?;
-    scene.testbed.send_command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await?;
+    let out_of_memory = scene.testbed.server().evict().await?;
     scene.history.record(HistoryEntry::Forgot);
     draft.promise(
         "the fault is real: the server was out of memory",
-        refused.is_err(),
-        if refused.is_err() { "it refused a write" } else { "it took a write" },
+        out_of_memory,
+        if out_of_memory { "it refused a write" } else { "it took a write" },
     );
     let learned = scene.wait_for_event(from, EVENT_TIMEOUT, "old", "abandoned").await;
     draft.promise_within(

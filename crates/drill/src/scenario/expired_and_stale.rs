@@ -4,10 +4,10 @@
 use super::context::{ScenarioContext, transition};
 use super::verdict_builder::VerdictBuilder;
 use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 use crate::history::{History, HistoryEntry};
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let old = scene.worker_spec("old", "scheduler", "job:1").steps(100, 100).rest(5000);
     let new = scene.worker_spec("new", "scheduler", "job:1").steps(60, 100).rest(20);
     scene.workers.start(old).await?;

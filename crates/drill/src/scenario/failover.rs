@@ -13,10 +13,10 @@ use leasehold_core::policy::PolicyBook;
 use super::context::{ScenarioContext, transition};
 use super::verdict_builder::VerdictBuilder;
 use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
-use crate::fleet::{Error, Replica};
+use crate::fleet::{DrillError, Replica};
 use crate::history::{HistoryEntry, RecordedOutcome};
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     check_durable_class(scene, draft).await?;
     // One replicated grant, so that the replica's fence counter exists but is behind after the
     // fail-over.
@@ -24,7 +24,7 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
     scene.workers.start(first).await?;
     scene.require_event(0, "first", "released").await?;
     let replica = scene.testbed.start_replica().await?;
-    wait_for_replication(&replica, "master_link_status:up").await?;
+    wait_for_replication(&replica).await?;
 
     replica.cut_off().await?;
     scene.record_fault("the replica hears nothing from the server any more");
@@ -36,14 +36,14 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
     let from = scene.history.position();
     scene.history.record(HistoryEntry::Forgot);
     let lost = scene.record_fault("the server is lost, and its address leads to the replica");
-    scene.testbed.fail_over(&replica).await?;
+    scene.testbed.fail_over(replica).await?;
     // A replica refuses writes. That must be reported as unavailable and not as busy: no client
     // holds the name.
     let new = scene.worker_spec("new", "scheduler", "job:1").steps(40, 50);
     scene.workers.start(new).await?;
     let told = scene.wait_for_answer(from, "new").await;
     promise_no_contention(told, draft);
-    replica.command(&["REPLICAOF", "NO", "ONE"]).await?;
+    scene.testbed.server().promote().await?;
     let promoted = scene.record_repair("the replica is promoted");
     scene.history.record(HistoryEntry::Forgot);
     let next = scene.wait_for_event(from, EVENT_TIMEOUT, "new", "acquired").await;
@@ -79,8 +79,6 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
             "the old holder was never granted it again"
         },
     );
-    // The replica is the store now, so it must live until all workers have ended.
-    scene.keep_replica(replica);
     Ok(())
 }
 
@@ -100,8 +98,8 @@ pub(super) fn promise_no_contention(told: Option<RecordedOutcome>, draft: &mut V
 
 /// Checks that a class with `requires = "durable"` is refused by a server without persistence,
 /// before any loss occurs.
-async fn check_durable_class(scene: &ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
-    let wrong = |error: &dyn std::fmt::Display| Error::Store(error.to_string());
+async fn check_durable_class(scene: &ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+    let wrong = |error: &dyn std::fmt::Display| DrillError::Store(error.to_string());
     let url = leasehold::StoreUrl::parse(scene.testbed.url()).map_err(|error| wrong(&error))?;
     let store = url.open().map_err(|error| wrong(&error))?;
     let book = PolicyBook::from_file(scene.testbed.policy_path()).map_err(|error| wrong(&error))?;
@@ -126,18 +124,15 @@ pub(super) fn promise_durable_refused(seen: Result<String, String>, draft: &mut 
     );
 }
 
-/// Waits until the replica's `INFO replication` contains this line.
-async fn wait_for_replication(replica: &Replica, wanted: &str) -> Result<(), Error> {
+async fn wait_for_replication(replica: &Replica) -> Result<(), DrillError> {
     let end = BootClock.now() + EVENT_TIMEOUT;
     while BootClock.now() < end {
-        let info = replica.command(&["INFO", "replication"]).await?;
-        let text: String = redis::from_redis_value(info).unwrap_or_default();
-        if text.lines().any(|line| line == wanted) {
+        if replica.is_following().await? {
             return Ok(());
         }
         BootClock.sleep(Duration::from_millis(50)).await;
     }
-    Err(Error::WaitTimedOut("for the replica to follow".to_owned()))
+    Err(DrillError::WaitTimedOut("for the replica to follow".to_owned()))
 }
 
 fn fence(record: &crate::history::HistoryRecord) -> Option<leasehold_core::Fence> {

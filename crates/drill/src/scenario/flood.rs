@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::context::{ScenarioContext, transition};
 use super::verdict_builder::VerdictBuilder;
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 
 const FLOOD_DURATION: Duration = Duration::from_secs(8);
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let holder = scene.worker_spec("holder", "scheduler", "job:1").steps(120, 100);
     scene.workers.start(holder).await?;
     scene.wait_until_working(0, "holder").await?;

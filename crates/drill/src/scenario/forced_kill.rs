@@ -3,10 +3,10 @@
 use super::context::{ScenarioContext, transition};
 use super::verdict_builder::VerdictBuilder;
 use super::{ALL_CLASSES, DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 use crate::history::{History, HistoryEntry};
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     for class in ALL_CLASSES {
         for who in ["a", "b"] {
             let orders = scene.worker_spec(&format!("{class}-{who}"), class, &format!("job:{class}"));
@@ -20,7 +20,8 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
             transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == *class)
         });
         let granted = granted.await;
-        let first = granted.ok_or_else(|| Error::WaitTimedOut(format!("for the first grant of {class}")))?;
+        let first =
+            granted.ok_or_else(|| DrillError::WaitTimedOut(format!("for the first grant of {class}")))?;
         scene.wait_until_working(0, &first.who).await?;
     }
 
@@ -29,7 +30,8 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
     let mut killed = Vec::new();
     for class in ALL_CLASSES {
         let victim = holder_at(&scene.history.snapshot(), class, u64::MAX);
-        let victim = victim.ok_or_else(|| Error::WaitTimedOut(format!("for a client to hold {class}")))?;
+        let victim =
+            victim.ok_or_else(|| DrillError::WaitTimedOut(format!("for a client to hold {class}")))?;
         let died = scene.now_nanos();
         scene.workers.kill(&victim).await;
         killed.push((*class, victim, died));

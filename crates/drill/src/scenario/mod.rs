@@ -33,7 +33,9 @@ mod verdict_builder;
 
 use std::time::Duration;
 
-use crate::fleet::{Error, ExternalStore, StoreKind, WorkerProgram};
+use leasehold_core::testbed::{TestbedAbility, TestbedInfo};
+
+use crate::fleet::{DrillError, DrillStore, DrillTestbed, WorkerProgram};
 
 pub use control::CONTROL_RUN_NOTE;
 pub use measure::{Measures, measure};
@@ -110,8 +112,8 @@ pub struct Scenario {
     pub about: &'static str,
     /// The lock classes it tests.
     pub classes: &'static [&'static str],
-    /// The stores it can run on.
-    pub stores: &'static [StoreKind],
+    /// What the store's testbed must be able to do.
+    pub needs: &'static [TestbedAbility],
     /// Whether it changes wall clocks, which needs libfaketime.
     pub needs_fake_clock: bool,
     /// Whether it deletes data of the server, so that it needs a server of its own.
@@ -125,15 +127,13 @@ pub struct Scenario {
 // comes.
 const ALL_CLASSES: &[&str] =
     &["scheduler", "workflow", "workflow-critical", "approval", "reconciler", "admission"];
-const ALL_STORES: &[StoreKind] = &[StoreKind::Sqlite, StoreKind::Redis];
-const REDIS_ONLY: &[StoreKind] = &[StoreKind::Redis];
 
-const fn scenario(name: &'static str, about: &'static str, stores: &'static [StoreKind]) -> Scenario {
+const fn scenario(name: &'static str, about: &'static str) -> Scenario {
     Scenario {
         name,
         about,
         classes: &["scheduler"],
-        stores,
+        needs: &[],
         needs_fake_clock: false,
         needs_own_server: false,
         control: false,
@@ -147,7 +147,6 @@ pub const ALL: &[Scenario] = &[
         ..scenario(
             "store-outage",
             "the store answers no client for a while (--outage): fail-closed work pauses, fail-open work goes on and is counted, both return",
-            ALL_STORES,
         )
     },
     Scenario {
@@ -155,7 +154,6 @@ pub const ALL: &[Scenario] = &[
         ..scenario(
             "renewals-fail",
             "renewals fail under long tasks: fence classes stop before their lease can end, the continue class measures its overlap",
-            ALL_STORES,
         )
     },
     Scenario {
@@ -163,7 +161,6 @@ pub const ALL: &[Scenario] = &[
         ..scenario(
             "release-fails",
             "one answer to a release is lost, then the store is gone when work ends: the second try gives it back; the result stays, the debt is reported and collected before the lease ends",
-            ALL_STORES,
         )
     },
     Scenario {
@@ -171,25 +168,22 @@ pub const ALL: &[Scenario] = &[
         ..scenario(
             "forced-kill",
             "the holder is killed with -9: another client takes over within the TTL, no task ends twice",
-            ALL_STORES,
         )
     },
     scenario(
         "pause-and-delay",
         "the holder is stopped with a write on its slow way: it wakes up past its lease, and its late write is refused",
-        ALL_STORES,
     ),
     scenario(
         "expired-and-stale",
         "renewals fail, the holder sleeps through its expiry and wakes up to release: the new holder is not disturbed",
-        ALL_STORES,
     ),
     Scenario {
+        needs: &[TestbedAbility::FailOver],
         needs_own_server: true,
         ..scenario(
             "failover",
             "the server is lost with a lease that its replica never heard of: fences still grow, late writes are refused, who demanded more was refused",
-            REDIS_ONLY,
         )
     },
     Scenario {
@@ -197,20 +191,18 @@ pub const ALL: &[Scenario] = &[
         ..scenario(
             "contention-storm",
             "hundreds of clients want one name (--waiters): each gets it in turn, a release wakes one and not all, the line is kept",
-            ALL_STORES,
         )
     },
     scenario(
         "flood-while-renewing",
         "dozens of clients acquire without pause: the long holder beside them never loses its lock",
-        ALL_STORES,
     ),
     Scenario {
+        needs: &[TestbedAbility::Evict],
         needs_own_server: true,
         ..scenario(
             "eviction",
             "the server evicts every key: the old holder learns it, fences still grow, late writes are refused",
-            REDIS_ONLY,
         )
     },
     Scenario {
@@ -219,28 +211,35 @@ pub const ALL: &[Scenario] = &[
         ..scenario(
             "clock-jump",
             "wall clocks jump: the client's changes nothing; the server's, set back, is reported; set ahead, the fence holds",
-            ALL_STORES,
+        )
+    },
+    Scenario {
+        needs: &[TestbedAbility::Network],
+        ..scenario(
+            "split-network",
+            "one of two replicas loses the store: it stops before the other one takes over, and comes back later",
         )
     },
     scenario(
-        "split-network",
-        "one of two replicas loses the store: it stops before the other one takes over, and comes back later",
-        REDIS_ONLY,
-    ),
-    scenario(
         "rolling-restart",
         "each of three workers is stopped and restarted under load: nothing is lost, owed or left behind",
-        ALL_STORES,
     ),
     Scenario {
         control: true,
         ..scenario(
             "unfenced-control",
             "as pause-and-delay, but the workers neither look nor send a fence: the checker must see stale writes",
-            ALL_STORES,
         )
     },
 ];
+
+impl Scenario {
+    /// Whether this kind of store has what the drill needs.
+    #[must_use]
+    pub fn runs_on(&self, store: &TestbedInfo) -> bool {
+        self.needs.iter().all(|ability| store.can(*ability))
+    }
+}
 
 /// Finds a drill by its name.
 #[must_use]
@@ -258,16 +257,15 @@ const MAX_RUNS_PER_SCENARIO: u32 = 3;
 /// The drill could not be run. That is no verdict on the store.
 pub async fn run(
     scenario: &Scenario,
-    store: StoreKind,
-    given: Option<&ExternalStore>,
+    store: &DrillStore,
     program: &WorkerProgram,
     options: DrillOptions,
-    mut again: impl FnMut(&Error),
-) -> Result<Verdict, Error> {
+    mut again: impl FnMut(&DrillError),
+) -> Result<Verdict, DrillError> {
     let mut tries = 1;
     loop {
-        match run_once(scenario, store, given, program, options).await {
-            Err(error @ (Error::HostTooSlow { .. } | Error::WaitTimedOut(_)))
+        match run_once(scenario, store, program, options).await {
+            Err(error @ (DrillError::HostTooSlow { .. } | DrillError::WaitTimedOut(_)))
                 if tries < MAX_RUNS_PER_SCENARIO =>
             {
                 tries += 1;
@@ -280,19 +278,19 @@ pub async fn run(
 
 async fn run_once(
     scenario: &Scenario,
-    store: StoreKind,
-    given: Option<&ExternalStore>,
+    store: &DrillStore,
     program: &WorkerProgram,
     options: DrillOptions,
-) -> Result<Verdict, Error> {
-    if !scenario.stores.contains(&store) {
-        return Ok(Verdict::skipped(scenario, store, "this store has no such fault"));
+) -> Result<Verdict, DrillError> {
+    let skipped = |why| Ok(Verdict::skipped(scenario, store.info().name, why));
+    if !scenario.runs_on(&store.info()) {
+        return skipped("this store has no such fault");
     }
-    if scenario.needs_own_server && given.is_some() {
-        let why = "it robs a server of its memory, so it runs on a throw-away server only";
-        return Ok(Verdict::skipped(scenario, store, why));
+    if scenario.needs_own_server && matches!(store, DrillStore::External(_)) {
+        return skipped("it robs a server of its memory, so it runs on a throw-away server only");
     }
-    let mut scene = ScenarioContext::open(store, given, program, scenario, options).await?;
+    let testbed = DrillTestbed::build(store, POLICIES, program, scenario.needs_fake_clock).await?;
+    let mut scene = ScenarioContext::new(testbed, program, options)?;
     let mut draft = VerdictBuilder::default();
     let played = run_scenario(scenario.name, &mut scene, &mut draft).await;
     scene.close(scenario, draft, played).await
@@ -302,7 +300,7 @@ async fn run_scenario(
     name: &str,
     scene: &mut ScenarioContext,
     draft: &mut VerdictBuilder,
-) -> Result<(), Error> {
+) -> Result<(), DrillError> {
     match name {
         "store-outage" => store_outage::run(scene, draft).await,
         "renewals-fail" => renewals_fail::run(scene, draft).await,
@@ -318,6 +316,6 @@ async fn run_scenario(
         "split-network" => split_network::run(scene, draft).await,
         "rolling-restart" => rolling_restart::run(scene, draft).await,
         "unfenced-control" => control::run(scene, draft).await,
-        other => Err(Error::Store(format!("there is no drill {other}"))),
+        other => Err(DrillError::Store(format!("there is no drill {other}"))),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::EVENT_TIMEOUT;
 use super::context::ScenarioContext;
 use super::verdict_builder::VerdictBuilder;
-use crate::fleet::{Error, WorkerSpec};
+use crate::fleet::{DrillError, WorkerSpec};
 use crate::history::{HistoryEntry, WriteOutcome};
 
 // Some pauses show nothing: a worker paused during a SQLite commit blocks all others, and one
@@ -14,7 +14,7 @@ const MAX_PAUSES: u32 = 5;
 // By then the director has read what the worker wrote to its pipe before the pause.
 const PIPE_READ_TIME: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let sleeper = scene.worker_spec("sleeper", "scheduler", "job:1").steps(5, 300).rest(200);
     let rival = scene.worker_spec("rival", "scheduler", "job:1").steps(5, 50);
     scene.testbed.add_toxic("latency latency=40 jitter=20")?;
@@ -56,7 +56,7 @@ pub(super) async fn overtake(
     scene: &mut ScenarioContext,
     sleeper: WorkerSpec,
     rival: WorkerSpec,
-) -> Result<Option<usize>, Error> {
+) -> Result<Option<usize>, DrillError> {
     scene.workers.start(sleeper).await?;
     scene.wait_until_working(0, "sleeper").await?;
     scene.workers.start(rival).await?;
@@ -96,5 +96,5 @@ pub(super) async fn overtake(
     if stopped {
         return Ok(None);
     }
-    Err(Error::WaitTimedOut("to stop the sleeper while it holds".to_owned()))
+    Err(DrillError::WaitTimedOut("to stop the sleeper while it holds".to_owned()))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::context::{ScenarioContext, between, format_secs, transition};
 use super::verdict_builder::VerdictBuilder;
 use super::{DRILL_TTL, EVENT_TIMEOUT};
-use crate::fleet::{Error, StoreKind};
+use crate::fleet::DrillError;
 use crate::history::{History, HistoryEntry, HistoryRecord};
 
 // Classes with `release.attempts = 2`.
@@ -29,7 +29,7 @@ const MAX_ROUNDS: u32 = 3;
 // A second try that ends sooner after the repair had no time to succeed.
 const MIN_TIME_AFTER_REPAIR: Duration = Duration::from_millis(100);
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     // One release beforehand loads the script. Otherwise the server's NOSCRIPT error would be the
     // reply that gets lost.
     let warm = scene.worker_spec("warm", "scheduler", "job:warm").turns(1);
@@ -54,19 +54,14 @@ async fn fail_first_try(
     draft: &mut VerdictBuilder,
     class: &str,
     go: u32,
-) -> Result<bool, Error> {
+) -> Result<bool, DrillError> {
     let who = format!("{class}-twice-{go}");
     let orders = scene.worker_spec(&who, class, &format!("job:{who}"));
     scene.workers.start(orders.steps(WORK_STEPS_AND_DELAY_MS.0, WORK_STEPS_AND_DELAY_MS.1).turns(1)).await?;
     scene.require_event(0, &who, "renewed").await?;
     let during = scene.history.position();
-    if scene.testbed.kind() == StoreKind::Redis {
-        scene.testbed.add_toxic("cut_after_forward command=EVALSHA times=1")?;
-        scene.record_fault(&format!("{class}: the next command is carried out and its answer lost"));
-    } else {
-        scene.testbed.cut_off().await?;
-        scene.record_fault(&format!("{class}: the file is locked for the first try"));
-    }
+    let what = scene.testbed.fail_next_request().await?;
+    scene.record_fault(&format!("{class}: {what}"));
     let failed = scene.wait_for_event(during, EVENT_TIMEOUT, &who, "release_failed").await;
     scene.testbed.heal().await?;
     let healed = scene.record_repair("the store is well again");
@@ -78,7 +73,9 @@ async fn fail_first_try(
     scene.history.wait_for(during, EVENT_TIMEOUT, ends).await;
     let history = scene.history.snapshot();
     if repaired_too_late(&who, healed, &history) {
-        return Err(Error::WaitTimedOut(format!("to heal the store before the second try of {class} ends")));
+        return Err(DrillError::WaitTimedOut(format!(
+            "to heal the store before the second try of {class} ends"
+        )));
     }
     if go < MAX_ROUNDS && second_try_timed_out(&who, &history) {
         return Ok(false);
@@ -152,7 +149,7 @@ async fn fail_all_tries(
     scene: &mut ScenarioContext,
     draft: &mut VerdictBuilder,
     class: &str,
-) -> Result<(), Error> {
+) -> Result<(), DrillError> {
     let (job, waiter) = (format!("job:{class}"), format!("waits-{class}"));
     let before = scene.history.position();
     let owes = scene.worker_spec(class, class, &job).turns(1);
@@ -173,7 +170,7 @@ async fn fail_all_tries(
         })
         .await;
     if told.as_ref().is_some_and(|told| told.at < cut) {
-        return Err(Error::WaitTimedOut(format!("to cut off the store before {class} ends its work")));
+        return Err(DrillError::WaitTimedOut(format!("to cut off the store before {class} ends its work")));
     }
     draft.promise_within(
         &format!("{class}: the work's result is handed on although its release fails"),

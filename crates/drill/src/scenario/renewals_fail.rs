@@ -4,14 +4,14 @@
 use super::context::{ScenarioContext, between, format_secs, transition};
 use super::verdict_builder::VerdictBuilder;
 use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
-use crate::fleet::{Error, StoreKind};
+use crate::fleet::DrillError;
 use crate::history::{History, HistoryEntry, HistoryRecord};
 
 const FENCED_CLASSES: &[&str] = &["scheduler", "workflow-critical", "approval", "reconciler"];
 const CONTINUE_CLASS: &str = "workflow";
 const NEVER_RENEWED_CLASS: &str = "admission";
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     for class in FENCED_CLASSES.iter().chain([&CONTINUE_CLASS]) {
         let orders = scene.worker_spec(class, class, &format!("job:{class}"));
         scene.workers.start(orders.steps(60, 150)).await?;
@@ -28,9 +28,8 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
     let during = scene.history.position();
     scene.testbed.cut_off().await?;
     let cut = scene.record_fault("no renewal is answered");
-    // A disabled proxy refuses at once, so failures are counted. A locked file makes each renewal
-    // wait for its timeout.
-    let at_once = scene.testbed.kind() == StoreKind::Redis;
+    // Renewals that are refused at once are counted; others wait for their timeout.
+    let at_once = scene.testbed.refuses_at_once();
     for class in FENCED_CLASSES {
         let stopped = scene.wait_for_event(during, EVENT_TIMEOUT, class, "abandoned").await;
         let history = scene.history.snapshot();

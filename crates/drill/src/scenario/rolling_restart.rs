@@ -3,10 +3,10 @@
 use super::EVENT_TIMEOUT;
 use super::context::{ScenarioContext, transition};
 use super::verdict_builder::VerdictBuilder;
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 use crate::history::History;
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let orders =
         |scene: &ScenarioContext, who: &str| scene.worker_spec(who, "scheduler", "job:1").steps(3, 30);
     for who in ["a", "b", "c"] {

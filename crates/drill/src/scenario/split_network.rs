@@ -3,10 +3,10 @@
 use super::context::{ScenarioContext, between, format_secs};
 use super::verdict_builder::VerdictBuilder;
 use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 use crate::history::HistoryRecord;
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let (way, url) = scene.testbed.start_second_proxy().await?;
     let inside = scene.worker_spec("inside", "scheduler", "job:1").steps(20, 100);
     let outside = scene.worker_spec("outside", "scheduler", "job:1").steps(60, 100);

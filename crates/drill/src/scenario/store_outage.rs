@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::context::{ScenarioContext, between, format_secs, transition};
 use super::verdict_builder::VerdictBuilder;
 use super::{DRILL_TTL, EVENT_TIMEOUT};
-use crate::fleet::Error;
+use crate::fleet::DrillError;
 use crate::history::{History, HistoryEntry, HistoryRecord, RecordedOutcome};
 
 const FAIL_CLOSED_CLASSES: &[&str] = &["scheduler", "workflow-critical", "approval", TICK_CLASS, "admission"];
@@ -17,7 +17,7 @@ const TICK_CLASS: &str = "reconciler";
 const STORE_TIME_GRAIN: Duration = Duration::from_millis(2);
 const FAIL_OPEN_CLASS: &str = "workflow";
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), Error> {
+pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     for class in FAIL_CLOSED_CLASSES.iter().chain([&FAIL_OPEN_CLASS]) {
         let orders = scene.worker_spec(class, class, &format!("job:{class}")).rest(100);
         scene.workers.start(orders).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Scenario;
 use super::measure::{Measures, measure};
 use super::verdict_builder::VerdictBuilder;
-use crate::fleet::{Error, LoadProbe, StoreKind};
+use crate::fleet::{DrillError, LoadProbe};
 use crate::history::History;
 use crate::oracle::{Judgement, judge};
 
@@ -116,7 +116,11 @@ impl Verdict {
     /// The verdict on a run that ended with this error. Such a run can prove a violation, but never
     /// that all is clean. A control run proves nothing if it ends early, so it returns the error
     /// and is retried.
-    pub(super) fn after_error(mut self, stood_still: Duration, error: Error) -> Result<Self, Error> {
+    pub(super) fn after_error(
+        mut self,
+        stood_still: Duration,
+        error: DrillError,
+    ) -> Result<Self, DrillError> {
         let something = self.promises.iter().any(|promise| !promise.kept)
             || !self.judgement.findings.is_empty()
             || self.judgement.dropped_findings > 0;
@@ -141,13 +145,13 @@ impl Verdict {
         promises.chain(findings.map(|found| format!("{}: {}", found.invariant, found.why))).take(5).collect()
     }
 
-    pub(super) fn skipped(scenario: &Scenario, store: StoreKind, why: &str) -> Self {
+    pub(super) fn skipped(scenario: &Scenario, store: &'static str, why: &str) -> Self {
         let history = History::default();
         Self {
             drill: scenario.name,
             about: scenario.about,
             classes: scenario.classes,
-            store: store.as_str(),
+            store,
             control: scenario.control,
             outcome: Outcome::Skipped,
             skipped: Some(why.to_owned()),
@@ -161,7 +165,7 @@ impl Verdict {
 
     pub(super) fn from_run(
         scenario: &Scenario,
-        store: StoreKind,
+        store: &'static str,
         took: Duration,
         mut draft: VerdictBuilder,
         history: History,
@@ -184,7 +188,7 @@ impl Verdict {
             drill: scenario.name,
             about: scenario.about,
             classes: scenario.classes,
-            store: store.as_str(),
+            store,
             control: scenario.control,
             outcome: if kept && sound { Outcome::Clean } else { Outcome::Violation },
             skipped: None,
@@ -208,7 +212,7 @@ mod tests {
         let scenario = find(name).unwrap();
         let mut draft = VerdictBuilder::default();
         draft.promise("something", kept, "seen");
-        Verdict::from_run(scenario, StoreKind::Sqlite, Duration::ZERO, draft, history).outcome
+        Verdict::from_run(scenario, "sqlite", Duration::ZERO, draft, history).outcome
     }
 
     fn rows(of: &[(u64, u64)]) -> History {
@@ -249,8 +253,8 @@ mod tests {
         stood_still: Duration,
     ) -> Option<Outcome> {
         let scenario = find(name).unwrap();
-        let verdict = Verdict::from_run(scenario, StoreKind::Sqlite, Duration::ZERO, draft, history);
-        let error = Error::WaitTimedOut("for something".into());
+        let verdict = Verdict::from_run(scenario, "sqlite", Duration::ZERO, draft, history);
+        let error = DrillError::WaitTimedOut("for something".into());
         verdict.after_error(stood_still, error).ok().map(|verdict| verdict.outcome)
     }
 

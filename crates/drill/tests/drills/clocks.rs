@@ -5,11 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
-use leasehold_drill::fleet::{
-    FakeWallClock, HistoryBuffer, StoreKind, Testbed, WORKER_ARG, WorkerSpec, Workers,
-};
+use leasehold_drill::fleet::{DrillTestbed, FakeWallClock, HistoryBuffer, WORKER_ARG, WorkerSpec, Workers};
 
-use crate::program;
+use crate::{program, send_command, throwaway};
 
 /// The shared memory files of libfaketime for this process.
 fn shared_memory_of(pid: u32) -> Vec<String> {
@@ -18,18 +16,17 @@ fn shared_memory_of(pid: u32) -> Vec<String> {
     all.into_iter().filter(is_there).collect()
 }
 
-async fn server_pid(stage: &Testbed) -> u32 {
-    let told = stage.send_command(&["INFO", "server"]).await.unwrap();
-    let told: String = redis::from_redis_value(told).unwrap();
+async fn server_pid(stage: &DrillTestbed) -> u32 {
+    let told: String = send_command(stage, &["INFO", "server"]).await;
     let pid = told.lines().find_map(|line| line.strip_prefix("process_id:"));
     pid.unwrap().trim().parse().unwrap()
 }
 
 #[tokio::test]
 async fn a_killed_server_leaves_no_shared_memory() {
-    let mut stage = Testbed::build(StoreKind::Redis, None, "", &program(), true).await.unwrap();
+    let stage = DrillTestbed::build(&throwaway("redis"), "", &program(), true).await.unwrap();
     assert_eq!(shared_memory_of(server_pid(&stage).await), Vec::<String>::new());
-    stage.restart_server().await.unwrap();
+    stage.server().restart().await.unwrap();
     assert_eq!(shared_memory_of(server_pid(&stage).await), Vec::<String>::new());
 }
 
@@ -78,8 +75,8 @@ const MAX_TRIES: u32 = 50;
 async fn a_testbed_dropped_while_building_leaves_no_shared_memory() {
     for _ in 0..MAX_TRIES {
         let policies = "";
-        let program = program();
-        let building = Testbed::build(StoreKind::Redis, None, policies, &program, true);
+        let (program, store) = (program(), throwaway("redis"));
+        let building = DrillTestbed::build(&store, policies, &program, true);
         let seen = async {
             loop {
                 if let Some(pid) = children().into_iter().find(|pid| !shared_memory_of(*pid).is_empty()) {

@@ -2,20 +2,19 @@
 
 use leasehold_core::Fence;
 use leasehold_core::clock::{BootClock, Clock};
-use leasehold_drill::fleet::{HOUR_SECONDS, StoreKind, Testbed};
+use leasehold_drill::fleet::{DrillTestbed, HOUR_SECONDS};
 
-use crate::program;
+use crate::{program, send_command, throwaway};
 
 const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
 
-async fn testbed(skewed: bool) -> Testbed {
-    Testbed::build(StoreKind::Redis, None, "", &program(), skewed).await.unwrap()
+async fn testbed(skewed: bool) -> DrillTestbed {
+    DrillTestbed::build(&throwaway("redis"), "", &program(), skewed).await.unwrap()
 }
 
 /// The offset of the server's clock from the real time, in seconds.
-async fn clock_offset(stage: &Testbed) -> i64 {
-    let told = stage.send_command(&["TIME"]).await.unwrap();
-    let (seconds, _micros): (u64, u64) = redis::from_redis_value(told).unwrap();
+async fn clock_offset(stage: &DrillTestbed) -> i64 {
+    let (seconds, _micros): (u64, u64) = send_command(stage, &["TIME"]).await;
     let true_time = BootClock.wall().duration_since(std::time::UNIX_EPOCH).unwrap();
     seconds.cast_signed() - true_time.as_secs().cast_signed()
 }
@@ -45,9 +44,8 @@ async fn fences_do_not_repeat_after_a_clock_jump_and_days_of_silence() {
 async fn no_counter_expires_and_the_check_would_notice_one() {
     let stage = testbed(false).await;
     assert_eq!(stage.expiring_fence_counters().await.unwrap(), Some(0));
-    let keys = stage.send_command(&["KEYS", "lh1:fence:*"]).await.unwrap();
-    let keys: Vec<String> = redis::from_redis_value(keys).unwrap();
+    let keys: Vec<String> = send_command(&stage, &["KEYS", "lh1:fence:*"]).await;
     assert_eq!(keys.len(), 1, "{keys:?}");
-    stage.send_command(&["PEXPIRE", &keys[0], "86400000"]).await.unwrap();
+    let _: bool = send_command(&stage, &["PEXPIRE", &keys[0], "86400000"]).await;
     assert_eq!(stage.expiring_fence_counters().await.unwrap(), Some(1));
 }

@@ -1,10 +1,12 @@
 //! The sweep of an external store removes what this run has left, and nothing else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::StoreUrl;
 use leasehold_core::Locks;
-use leasehold_drill::fleet::{DRILLABLE_MARK, ExternalStore, Testbed};
+use leasehold_core::testbed::DRILLABLE_MARK;
+use leasehold_drill::fleet::{DrillStore, DrillTestbed, ExternalStore};
 use leasehold_drill::scenario::POLICIES;
 use leasehold_redis::testkit::RedisServer;
 
@@ -13,7 +15,8 @@ use crate::program;
 /// Another drill and this one hold a lease each. The sweep must remove only this one's.
 async fn assert_sweeps_own_leases_only(url: &str) {
     let given = ExternalStore::open(url).await.unwrap();
-    let stage = Testbed::build(given.kind(), Some(&given), POLICIES, &program(), false).await.unwrap();
+    let drilled = DrillStore::External(Arc::clone(&given));
+    let stage = DrillTestbed::build(&drilled, POLICIES, &program(), false).await.unwrap();
     let store = StoreUrl::parse(url).unwrap().open().unwrap();
     let locks = Locks::builder(store).without_log().build().unwrap();
     let other = "drill:leasehold-drill-OTHER:job:1";

@@ -9,24 +9,39 @@ mod clocks;
 mod counters;
 mod external_store;
 
-use leasehold_drill::fleet::{StoreKind, WorkerProgram};
+use leasehold_drill::fleet::{DrillStore, DrillTestbed, WorkerProgram};
 use leasehold_drill::scenario::{ALL, DrillOptions, Outcome, Verdict, find, run};
 
-async fn drill(name: &str, store: StoreKind) -> Verdict {
+async fn drill(name: &str, store: &str) -> Verdict {
     drill_with_options(name, store, DrillOptions::default()).await
+}
+
+fn throwaway(name: &str) -> DrillStore {
+    DrillStore::throwaway(name).unwrap_or_else(|| panic!("{name} has no testbed"))
+}
+
+/// Sends a command to the server of a testbed, bypassing its proxy.
+async fn send_command<T: redis::FromRedisValue>(stage: &DrillTestbed, words: &[&str]) -> T {
+    let client = redis::Client::open(stage.server().url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut command = redis::Cmd::new();
+    for word in words {
+        command.arg(*word);
+    }
+    command.query_async(&mut connection).await.unwrap()
 }
 
 fn program() -> WorkerProgram {
     WorkerProgram::standalone(env!("CARGO_BIN_EXE_leasehold-drill-worker"))
 }
 
-async fn drill_with_options(name: &str, store: StoreKind, options: DrillOptions) -> Verdict {
+async fn drill_with_options(name: &str, store: &str, options: DrillOptions) -> Verdict {
     let scenario = find(name).unwrap_or_else(|| panic!("there is no drill {name}"));
-    let verdict = run(scenario, store, None, &program(), options, |again| {
-        println!("{name} on {store:?} is run again: {again}");
+    let verdict = run(scenario, &throwaway(store), &program(), options, |again| {
+        println!("{name} on {store} is run again: {again}");
     })
     .await;
-    verdict.unwrap_or_else(|error| panic!("{name} on {store:?} could not be run: {error}"))
+    verdict.unwrap_or_else(|error| panic!("{name} on {store} could not be run: {error}"))
 }
 
 fn assert_clean(verdict: &Verdict) {
@@ -44,21 +59,21 @@ fn assert_clean(verdict: &Verdict) {
 
 #[tokio::test]
 async fn a_killed_holder_is_taken_over_on_sqlite() {
-    let verdict = drill("forced-kill", StoreKind::Sqlite).await;
+    let verdict = drill("forced-kill", "sqlite").await;
     assert_clean(&verdict);
     assert!(verdict.measures.takeover_s.is_some(), "{:?}", verdict.measures);
 }
 
 #[tokio::test]
 async fn a_late_write_is_refused_on_sqlite() {
-    let verdict = drill("pause-and-delay", StoreKind::Sqlite).await;
+    let verdict = drill("pause-and-delay", "sqlite").await;
     assert_clean(&verdict);
     assert!(verdict.measures.grants >= 2, "{:?}", verdict.measures);
 }
 
 #[tokio::test]
 async fn a_release_that_fails_is_collected_on_redis() {
-    let verdict = drill("release-fails", StoreKind::Redis).await;
+    let verdict = drill("release-fails", "redis").await;
     assert_clean(&verdict);
     assert!(verdict.measures.debts > 0, "{:?}", verdict.measures);
 }
@@ -66,21 +81,21 @@ async fn a_release_that_fails_is_collected_on_redis() {
 /// The server is lost with a lease that was not replicated.
 #[tokio::test]
 async fn a_failover_that_loses_the_lease_still_grows_the_fence() {
-    assert_clean(&drill("failover", StoreKind::Redis).await);
+    assert_clean(&drill("failover", "redis").await);
 }
 
 /// A small storm; `leasehold drill run contention-storm` runs 500 clients.
 #[tokio::test]
 async fn a_storm_on_sqlite_keeps_the_queue_without_a_herd() {
     let options = DrillOptions { waiters: 60, ..DrillOptions::default() };
-    assert_clean(&drill_with_options("contention-storm", StoreKind::Sqlite, options).await);
+    assert_clean(&drill_with_options("contention-storm", "sqlite", options).await);
 }
 
 /// Workers ignore the state of their holds and writes are not fenced. The checker must find
 /// violations.
 #[tokio::test]
 async fn the_unfenced_control_run_shows_violations() {
-    let verdict = drill("unfenced-control", StoreKind::Sqlite).await;
+    let verdict = drill("unfenced-control", "sqlite").await;
     assert_clean(&verdict);
     let judged = &verdict.judgement;
     assert!(judged.breaks("I3"), "stale writes: {:#?}", judged.findings);
@@ -92,8 +107,9 @@ async fn the_unfenced_control_run_shows_violations() {
 async fn every_drill_on_every_store() {
     let wanted = std::env::var("DRILL").unwrap_or_default();
     for scenario in ALL.iter().filter(|scenario| scenario.name.contains(&wanted)) {
-        for store in scenario.stores {
-            let verdict = drill(scenario.name, *store).await;
+        let stores = DrillStore::all_throwaway().into_iter().map(|store| store.info());
+        for store in stores.filter(|store| scenario.runs_on(store)) {
+            let verdict = drill(scenario.name, store.name).await;
             println!(
                 "{} on {}: {} in {:.1?} {:?} {:?}",
                 verdict.drill,

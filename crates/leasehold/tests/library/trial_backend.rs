@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold::store::{Backend, BackendInfo, Examination, SharedStore, StoreError, StoreLocation};
+use leasehold::testbed::{Testbed, TestbedError, TestbedFactory, TestbedInfo, TestbedSetup};
 use leasehold_sqlite::SqliteOptions;
+use leasehold_sqlite::testkit::{SqliteTestbed, SqliteTestbeds};
 
 #[derive(Debug)]
 pub(crate) struct TrialBackend;
@@ -19,6 +21,33 @@ impl Backend for TrialBackend {
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError> {
         let path = url.strip_prefix("trial:").unwrap_or_default();
         Ok(Box::new(TrialLocation(SqliteOptions::parse(path)?)))
+    }
+
+    fn testbed(&self) -> Option<&'static dyn TestbedFactory> {
+        Some(&TrialTestbeds)
+    }
+}
+
+#[derive(Debug)]
+struct TrialTestbeds;
+
+#[async_trait::async_trait]
+impl TestbedFactory for TrialTestbeds {
+    fn info(&self) -> TestbedInfo {
+        TestbedInfo::new("trial", "A trial file in a temporary folder")
+    }
+
+    async fn start(&self, setup: TestbedSetup) -> Result<Box<dyn Testbed>, TestbedError> {
+        let path = setup.folder.join("trial.db");
+        let url = format!("trial:{}", path.display());
+        Ok(Box::new(SqliteTestbed::new(path, url)))
+    }
+
+    async fn attach(&self, url: &str) -> Result<Box<dyn Testbed>, TestbedError> {
+        let path = url.strip_prefix("trial:").unwrap_or_default();
+        // Checks the mark.
+        SqliteTestbeds.attach(path).await?;
+        Ok(Box::new(SqliteTestbed::new(path.into(), url.to_owned())))
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt, run_until};
+use leasehold_core::testbed::ProcessWrapper;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -16,11 +17,7 @@ pub struct RedisServer {
     child: Option<Child>,
     port: u16,
     args: Vec<String>,
-    /// Command words before `redis-server`: a program that prepares something
-    /// and then execs the server.
-    wrapper: Vec<OsString>,
-    /// Called with the process id of each server process that has ended.
-    on_exit: Option<fn(u32)>,
+    wrapper: ProcessWrapper,
     dir: TempDir,
 }
 
@@ -39,28 +36,14 @@ impl RedisServer {
     /// # Errors
     /// `redis-server` is not installed, or does not start with these arguments.
     pub async fn start_with(args: &[&str]) -> io::Result<Self> {
-        Self::start_wrapped(&[], args).await
+        Self::start_wrapped(ProcessWrapper::default(), args).await
     }
 
-    /// As [`start_with`](Self::start_with), with a wrapper command, as in `env NAME=VALUE
-    /// redis-server …`. The wrapper must exec the server, or the server would survive the test.
+    /// As [`start_with`](Self::start_with), with a command in front of `redis-server`.
     ///
     /// # Errors
     /// As [`start_with`](Self::start_with).
-    pub async fn start_wrapped(before: &[OsString], args: &[&str]) -> io::Result<Self> {
-        Self::start_watched(before, args, None).await
-    }
-
-    /// As [`start_wrapped`](Self::start_wrapped). Calls `gone` with the id of every started process
-    /// that has ended, so that the caller can clean up after the wrapper.
-    ///
-    /// # Errors
-    /// As [`start_with`](Self::start_with).
-    pub async fn start_watched(
-        before: &[OsString],
-        args: &[&str],
-        gone: Option<fn(u32)>,
-    ) -> io::Result<Self> {
+    pub async fn start_wrapped(wrapper: ProcessWrapper, args: &[&str]) -> io::Result<Self> {
         let mut last = io::Error::other("no attempt was made");
         // The port is free now, but another process may take it before the server does.
         for _ in 0..8 {
@@ -69,8 +52,7 @@ impl RedisServer {
                 child: None,
                 port,
                 args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-                wrapper: before.to_vec(),
-                on_exit: gone,
+                wrapper: wrapper.clone(),
                 dir: TempDir::new()?,
             };
             match server.launch().await {
@@ -111,7 +93,7 @@ impl RedisServer {
             // SIGKILL also ends a process that SIGSTOP has stopped.
             let _ = child.kill();
             let _ = child.wait();
-            if let Some(gone) = self.on_exit {
+            if let Some(gone) = self.wrapper.on_exit {
                 gone(child.id());
             }
         }
@@ -145,7 +127,7 @@ impl RedisServer {
     async fn launch(&mut self) -> io::Result<()> {
         let (port, dir) = (self.port.to_string(), self.dir.path().display().to_string());
         let log = std::fs::File::create(self.log_path())?;
-        let mut words = self.wrapper.iter().cloned().chain([OsString::from("redis-server")]);
+        let mut words = self.wrapper.prefix.iter().cloned().chain([OsString::from("redis-server")]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command
             .args(words)
@@ -167,9 +149,13 @@ impl RedisServer {
             Ok(())
         });
         match ready.await {
-            Some(done) => done,
-            None => Err(io::Error::new(io::ErrorKind::TimedOut, "redis-server did not answer")),
+            Some(done) => done?,
+            None => return Err(io::Error::new(io::ErrorKind::TimedOut, "redis-server did not answer")),
         }
+        if let (Some(started), Some(pid)) = (self.wrapper.on_start, self.pid()) {
+            started(pid);
+        }
+        Ok(())
     }
 
     fn log_path(&self) -> PathBuf {
