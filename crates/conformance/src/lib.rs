@@ -72,3 +72,8 @@ pub use fixture::Fixture;
 pub use polling::wait_for;
 pub use process::{ChildGuard, free_port};
 pub use taker::{LockProcess, TakerCommand, URL_VARIABLE};
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
