@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 
 use crate::process::{self, Ended, Scratch, bash, capture_all, command, run, words};
 use crate::sample::fault_seed;
-use crate::{faults, mutants, seeded_bugs};
+use crate::{faults, mutants, public_api, seeded_bugs};
 
 const FAULT_DRILLS: u64 = 300;
 const FUZZ_TARGETS: [&str; 8] = [
@@ -24,6 +24,8 @@ const FUZZ_TARGETS: [&str; 8] = [
     "resp_framer",
     "words",
 ];
+/// The workspace without the crates for development.
+const PUBLISHED: &str = "--workspace --exclude leasehold-sim --exclude xtask";
 const SEEDED_BUGS: usize = 10;
 const MAX_MUTANTS: usize = 40;
 
@@ -35,6 +37,7 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         "curl:curl",
         "python3:python3",
         "cargo-deny",
+        "cargo-hack",
     ])?;
     let commit = process::git(&["rev-parse", "HEAD"])?;
     // Everything that follows uses this build, which scripts/test has made already.
@@ -46,6 +49,12 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         let mut doc = words("cargo doc --workspace --no-deps --all-features --locked --quiet");
         run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     });
+    steps.run("public API: as recorded", || {
+        ensure!(public_api::main(&public_api::Args::default())?, "the public API has changed");
+        Ok(())
+    });
+    steps.run("features: each one alone", features_alone);
+    steps.run("packages: built from what would be published", packages);
     steps.run("dependencies: licences, sources, bans", || {
         let ended =
             capture_all(&mut words("cargo deny --all-features --locked check bans licenses sources"))?;
@@ -146,6 +155,22 @@ fn timed(step: impl FnOnce() -> anyhow::Result<()>) -> (Duration, anyhow::Result
 
 fn shown(took: Duration) -> String {
     format!("{}:{:02}", took.as_secs() / 60, took.as_secs() % 60)
+}
+
+/// Checks every published crate with each of its features alone, with none and with all. A warning fails it too: with `-D warnings` in
+/// RUSTFLAGS, every dependency would be built again.
+fn features_alone() -> anyhow::Result<()> {
+    let ended = capture_all(&mut words(&format!("cargo hack check --each-feature --locked {PUBLISHED}")))?;
+    ensure!(ended.success(), "exit code {}:\n{}", ended.code, ended.tail(60));
+    let warning = ended.text.lines().position(|line| line.starts_with("warning: "));
+    ensure!(warning.is_none(), "a build with some features warns:\n{}", ended.tail(60));
+    Ok(())
+}
+
+fn packages() -> anyhow::Result<()> {
+    let ended = capture_all(&mut words(&format!("cargo package --locked --allow-dirty {PUBLISHED}")))?;
+    ensure!(ended.success(), "exit code {}:\n{}", ended.code, ended.tail(60));
+    Ok(())
 }
 
 /// The fuzz targets are a workspace of their own, and cargo-fuzz would update its lock file silently.

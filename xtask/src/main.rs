@@ -13,6 +13,7 @@ mod ledger;
 mod mutants;
 mod page;
 mod process;
+mod public_api;
 mod sample;
 mod seeded_bugs;
 mod simulate;
@@ -51,6 +52,8 @@ enum Task {
     CheckDocs,
     /// Check that the release binary contains no simulator, no model and no test double
     CheckFeatures,
+    /// Compare the public API of the libraries with crates/*/public-api.txt
+    PublicApi(public_api::Args),
     /// Run the real client in a simulated world, seed by seed, until a promise breaks
     #[command(disable_help_flag = true)]
     Simulate {
@@ -88,6 +91,7 @@ fn run(task: Task) -> anyhow::Result<bool> {
         Task::Fuzz(args) => fuzz::main(&args),
         Task::CheckDocs => check_docs::main(),
         Task::CheckFeatures => check_features::main(),
+        Task::PublicApi(args) => public_api::main(&args),
         Task::Simulate { arguments } => simulate::main(&arguments, &caller_dir),
         Task::Counts(args) => counts::main(&args),
     }

@@ -46,3 +46,8 @@ pub use advice::{Advice, AdviceError, Plan, Requirements, Slo, SloRemedy};
 pub use evidence::{Evidence, InsufficientData};
 pub use forecast::{FalseLoss, Forecast};
 pub use sample::{BeyondHistogram, Sample};
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

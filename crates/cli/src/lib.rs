@@ -136,3 +136,8 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     cli.place.policies_by_env = by_env("policies");
     Ok(cli)
 }
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

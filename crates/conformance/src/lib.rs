@@ -77,3 +77,8 @@ pub use polling::wait_for;
 pub use process::{ChildGuard, free_port};
 pub use taker::{LockProcess, TakerCommand, URL_VARIABLE};
 pub use testbed_fixture::{TestbedFixture, open_url};
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

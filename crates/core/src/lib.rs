@@ -51,6 +51,8 @@
 //! that jumps) keeps two holders apart. A lock that protects correctness needs its [`Fence`]
 //! checked where the data lives.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod acquire;
 pub mod adapter;
 mod admin;
@@ -91,3 +93,8 @@ pub use request::{Request, RequestOptions, TokenSource};
 pub use resume::ResumeOutcome;
 pub use shutdown::ShutdownReport;
 pub use types::{Fence, Holder, InvalidInput, Name, Token, Ttl};
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -21,6 +21,8 @@
 //!
 //! Terms: see `docs/glossary.md`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "drills")]
 pub mod chaos;
 #[cfg(feature = "drills")]
@@ -36,3 +38,8 @@ mod random;
 pub mod report;
 #[cfg(feature = "drills")]
 pub mod scenario;
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -56,6 +56,8 @@
 //!
 //! Terms: see `docs/glossary.md`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "redis")]
@@ -72,9 +74,11 @@ pub use leasehold_core::Fence;
 pub use marks::Marks;
 pub use verdict::{StaleFence, Verdict};
 
-/// Runs the Rust snippets in the book's pages about fencing as tests.
+/// Runs the Rust snippets in the README and in the book's pages about fencing as tests.
 #[cfg(all(doctest, feature = "sqlite", feature = "redis", feature = "http"))]
 mod book {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
     #[doc = include_str!("../../../docs/fencing.md")]
     struct Fencing;
     #[doc = include_str!("../../../docs/fence-http.md")]

@@ -56,3 +56,8 @@ pub use events::{EventStream, ServerEvent};
 pub use examine::examine;
 pub use options::HttpOptions;
 pub use store::HttpStore;
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

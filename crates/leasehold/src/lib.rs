@@ -49,6 +49,8 @@
 //!
 //! Terms: see `docs/glossary.md`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod backends;
 mod open;
 mod registry;
@@ -75,3 +77,8 @@ pub mod prelude {
         RunError, open,
     };
 }
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

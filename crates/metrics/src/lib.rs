@@ -35,3 +35,8 @@ mod prometheus;
 mod zero_series;
 
 pub use prometheus::{CONTENT_TYPE, Prometheus};
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -47,6 +47,8 @@
 //!
 //! Terms: see `docs/glossary.md`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod approval;
 mod backends;
 mod cancel_request;
@@ -79,3 +81,8 @@ pub use replica::{Replica, StopReport};
 pub use settings::{Settings, StateTimeouts};
 pub use span::Span;
 pub use state::JobState;
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -43,6 +43,8 @@
 //!
 //! Terms: see `docs/glossary.md`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acquire;
 mod backend;
 mod connection;
@@ -67,3 +69,8 @@ pub use examine::examine;
 pub use keys::{DEFAULT_PREFIX, KeyMap, RESERVED_PREFIX};
 pub use options::RedisOptions;
 pub use script_client::{LuaScript, ScriptClient};
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -58,3 +58,8 @@ pub use state::metrics_registry::MetricsRegistry;
 pub use state::state_db::{DatabaseTask, DatabaseWriter, WriterFull};
 pub use transport::listener::ConnectionListener;
 pub use transport::scrape::MetricsListener;
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

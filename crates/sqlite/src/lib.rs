@@ -102,3 +102,8 @@ pub fn create_database_file(path: &std::path::Path) -> Result<(), leasehold_core
     connection::create_folder(path)?;
     connection::create_file(path, &leasehold_core::rng::OsRandom)
 }
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -41,3 +41,8 @@ pub use held_command::{HeldCommand, Prepared};
 pub use helper_process::{HELPER_ARGUMENT, helper_main};
 pub use process_tree::RUN_ID_VARIABLE;
 pub use supervisor::{CommandEnd, Supervised};
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

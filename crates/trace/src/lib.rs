@@ -27,6 +27,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "otlp")]
 mod otlp;
 mod span_events;
@@ -35,3 +37,8 @@ mod spans;
 #[cfg(feature = "otlp")]
 pub use otlp::{Otlp, OtlpError};
 pub use spans::SpanObserver;
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -6,6 +6,8 @@
 //!
 //! Terms: see `docs/glossary.md`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acquire;
 mod error_code;
 mod history;
@@ -43,3 +45,8 @@ pub const MAX_POLL: Duration = Duration::from_secs(60);
 pub fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+// Runs the README's code as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
