@@ -81,7 +81,7 @@ pub trait Testbed: fmt::Debug + Send + Sync + 'static {
         Err(TestbedError::unsupported("be blocked"))
     }
 
-    /// Ends [`block`](Self::block).
+    /// Lets clients use a blocked store again; does nothing to one that is not blocked.
     async fn unblock(&self) {}
 
     /// Stops the server; see [`TestbedAbility::Restart`].

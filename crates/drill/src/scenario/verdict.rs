@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Scenario;
 use super::measure::{Measures, measure};
 use super::verdict_builder::VerdictBuilder;
+use super::{Scenario, scenario};
 use crate::fleet::{DrillError, LoadProbe};
 use crate::history::History;
 use crate::oracle::{Judgement, judge};
@@ -80,21 +80,28 @@ impl Verdict {
     /// not in the history.
     #[must_use]
     pub fn of_history(history: History) -> Self {
-        let (judgement, measures) = (judge(&history), measure(&history));
         let times = || history.records.iter().map(|record| record.at);
         let span = times().max().unwrap_or(0) - times().min().unwrap_or(0);
+        let about = "a recorded history, judged again against the invariants";
+        let verdict = Self::judged(&Scenario { classes: &[], ..scenario("history", about) }, "file", history);
+        let outcome = if verdict.judgement.clean() { Outcome::Clean } else { Outcome::Violation };
+        Self { outcome, took: Duration::from_nanos(span), ..verdict }
+    }
+
+    /// Judges the history; the outcome is not decided yet.
+    fn judged(scenario: &Scenario, store: &'static str, history: History) -> Self {
         Self {
-            drill: "history",
-            about: "a recorded history, judged again against the invariants",
-            classes: &[],
-            store: "file",
-            control: false,
-            outcome: if judgement.clean() { Outcome::Clean } else { Outcome::Violation },
+            drill: scenario.name,
+            about: scenario.about,
+            classes: scenario.classes,
+            store,
+            control: scenario.control,
+            outcome: Outcome::Skipped,
             skipped: None,
-            took: Duration::from_nanos(span),
+            took: Duration::ZERO,
             promises: Vec::new(),
-            judgement,
-            measures,
+            judgement: judge(&history),
+            measures: measure(&history),
             history,
         }
     }
@@ -146,21 +153,7 @@ impl Verdict {
     }
 
     pub(super) fn skipped(scenario: &Scenario, store: &'static str, why: &str) -> Self {
-        let history = History::default();
-        Self {
-            drill: scenario.name,
-            about: scenario.about,
-            classes: scenario.classes,
-            store,
-            control: scenario.control,
-            outcome: Outcome::Skipped,
-            skipped: Some(why.to_owned()),
-            took: Duration::ZERO,
-            promises: Vec::new(),
-            judgement: judge(&history),
-            measures: measure(&history),
-            history,
-        }
+        Self { skipped: Some(why.to_owned()), ..Self::judged(scenario, store, History::default()) }
     }
 
     pub(super) fn from_run(
@@ -170,34 +163,19 @@ impl Verdict {
         mut draft: VerdictBuilder,
         history: History,
     ) -> Self {
-        let (judgement, measures) = (judge(&history), measure(&history));
+        let verdict = Self::judged(scenario, store, history);
+        let (judgement, duplicates) = (&verdict.judgement, verdict.measures.duplicates);
         if scenario.control {
             let seen = judgement.breaks("I3");
             let how = format!("{} findings", judgement.findings.len() + judgement.dropped_findings);
             draft.promise("the checker sees stale writes where nothing refuses them", seen, how);
         } else {
-            draft.promise_untimed(
-                "no task ends twice",
-                measures.duplicates == 0,
-                format!("{} duplicates", measures.duplicates),
-            );
+            draft.promise_untimed("no task ends twice", duplicates == 0, format!("{duplicates} duplicates"));
         }
         let kept = draft.promises.iter().all(|promise| promise.kept);
         let sound = scenario.control || judgement.clean();
-        Self {
-            drill: scenario.name,
-            about: scenario.about,
-            classes: scenario.classes,
-            store,
-            control: scenario.control,
-            outcome: if kept && sound { Outcome::Clean } else { Outcome::Violation },
-            skipped: None,
-            took,
-            promises: draft.promises,
-            judgement,
-            measures,
-            history,
-        }
+        let outcome = if kept && sound { Outcome::Clean } else { Outcome::Violation };
+        Self { outcome, took, promises: draft.promises, ..verdict }
     }
 }
 

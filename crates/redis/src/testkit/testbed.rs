@@ -79,7 +79,7 @@ impl TestbedFactory for RedisTestbeds {
     }
 }
 
-/// One server.
+/// A server of our own, or an external one.
 #[derive(Debug)]
 struct RedisTestbed {
     /// A server that this testbed started, so that its data may be lost.
