@@ -2,12 +2,10 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
-use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
 use leasehold::store::{ReleaseRequest, ReleaseResponse};
 use serde_json::json;
 
@@ -17,9 +15,6 @@ use crate::lease::short_duration;
 use crate::message::print_message;
 use crate::session::StoreSession;
 use crate::token_file::{self, TOKEN_FILE_VARIABLE, TokenFile};
-
-/// Between two tries of a release that failed with a transient error.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Arguments of `leasehold release`.
 #[derive(Debug, Args)]
@@ -53,25 +48,8 @@ pub(crate) fn main(settings: &Settings, args: &ReleaseArgs) -> anyhow::Result<bo
         Some(_) => ReleaseRequest::by_owner(token_file.name.clone(), token_file.token.clone()),
         None => ReleaseRequest::undo(token_file.name.clone(), token_file.token.clone()),
     };
-    let response = session
-        .block_on(async {
-            let end = BootClock.now() + session.timeout;
-            let mut ambiguous = false;
-            loop {
-                let left = end.since(BootClock.now());
-                match run_until(&BootClock, end, session.store.release(&giving, left)).await {
-                    // An earlier try without a response may have released the lease.
-                    Some(Ok(ReleaseResponse::NotOwned)) if ambiguous => return Ok(ReleaseResponse::Released),
-                    Some(Ok(given)) => return Ok(given),
-                    Some(Err(failure)) if failure.is_transient() && BootClock.now() + RETRY_PAUSE < end => {
-                        ambiguous |= failure.unknown;
-                        BootClock.sleep(RETRY_PAUSE).await;
-                    }
-                    Some(Err(failure)) => return Err(anyhow::Error::from(failure)),
-                    None => anyhow::bail!("no answer within {}", short_duration(session.timeout)),
-                }
-            }
-        })
+    let released = session
+        .call_with_retries(async |left| session.store.release(&giving, left).await)
         .map_err(|error| {
             anyhow::anyhow!(
                 "cannot release {}: {} did not confirm it ({error:#})\n\
@@ -81,9 +59,11 @@ pub(crate) fn main(settings: &Settings, args: &ReleaseArgs) -> anyhow::Result<bo
                 short_duration(token_file.ttl.get() + token_file.lock_delay)
             )
         })?;
+    // An earlier try without a response may have released the lease.
+    let released = matches!(released, (ReleaseResponse::Released, _) | (ReleaseResponse::NotOwned, true));
     // Before printing: a closed pipe would end the command and leave the token file behind.
     std::fs::remove_file(&file).with_context(|| format!("released, but cannot remove {}", file.display()))?;
-    let (name, released) = (&token_file.name, response == ReleaseResponse::Released);
+    let name = &token_file.name;
     if args.output == ReportFormat::Json {
         let all = json!({ "schema_version": 1, "name": name.as_str(), "released": released });
         writeln!(std::io::stdout().lock(), "{all:#}")?;

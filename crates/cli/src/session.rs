@@ -3,14 +3,18 @@
 use std::future::Future;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use leasehold::StoreUrl;
-use leasehold::clock::BootClock;
+use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
 use leasehold::policy::duration::human;
 use leasehold::store::{LeaseList, SharedStore, StoreError, StoreErrorKind, bounded_call};
 use tokio::runtime::Runtime;
 
 use crate::config::Settings;
+use crate::lease::short_duration;
+
+/// Between two tries of a call that failed with a transient error.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct StoreSession {
@@ -38,6 +42,30 @@ impl StoreSession {
     /// Runs one store call, limited by the session's timeout.
     pub(crate) fn call<T>(&self, question: impl Future<Output = Result<T, StoreError>>) -> anyhow::Result<T> {
         self.block_on(call_within(question, self.timeout))
+    }
+
+    /// Repeats a call that fails with a transient error, until the session's timeout. `call` gets the
+    /// time that is left. Returns also whether an earlier try may have taken effect.
+    pub(crate) fn call_with_retries<T>(
+        &self,
+        call: impl AsyncFn(Duration) -> Result<T, StoreError>,
+    ) -> anyhow::Result<(T, bool)> {
+        self.block_on(async {
+            let end = BootClock.now() + self.timeout;
+            let mut ambiguous = false;
+            loop {
+                let left = end.since(BootClock.now());
+                match run_until(&BootClock, end, call(left)).await {
+                    Some(Ok(response)) => return Ok((response, ambiguous)),
+                    Some(Err(failure)) if failure.is_transient() && BootClock.now() + RETRY_PAUSE < end => {
+                        ambiguous |= failure.unknown;
+                        BootClock.sleep(RETRY_PAUSE).await;
+                    }
+                    Some(Err(failure)) => return Err(failure.into()),
+                    None => bail!("no answer within {}", short_duration(self.timeout)),
+                }
+            }
+        })
     }
 
     /// Lists the leases whose names begin with `prefix`.
