@@ -16,7 +16,10 @@ pub(crate) fn print_leases(leases: &[Lease], truncated: bool, output: ListFormat
     let mut out = anstream::stdout().lock();
     match output {
         ListFormat::Table | ListFormat::Wide => {
-            write_table(&mut out, lease_table(leases, output == ListFormat::Wide))?;
+            let wide = output == ListFormat::Wide;
+            let heads = ["NAME", "HOLDER", "CLASS", "FENCE", "REMAINING", "AGE"];
+            let heads = heads.into_iter().chain(wide.then_some("WAITERS"));
+            write_table(&mut out, heads, leases.iter().map(|lease| lease_row(lease, wide)))?;
         }
         ListFormat::Json => {
             let leases: Vec<_> = leases.iter().map(lease_json).collect();
@@ -32,14 +35,29 @@ pub(crate) fn print_leases(leases: &[Lease], truncated: bool, output: ListFormat
     Ok(())
 }
 
-/// Writes a table without borders, because people grep it. Only the heading is bold.
-pub(crate) fn write_table(out: &mut impl Write, mut table: Table) -> std::io::Result<()> {
+/// The lines of a table without borders, because people grep it.
+pub(crate) fn table_lines<'a>(
+    heads: impl IntoIterator<Item = &'a str>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> Vec<String> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(heads.into_iter().collect::<Vec<_>>());
+    table.add_rows(rows);
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
+    table.lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Writes a table. Only the heading is bold.
+pub(crate) fn write_table<'a>(
+    out: &mut impl Write,
+    heads: impl IntoIterator<Item = &'a str>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> std::io::Result<()> {
     let bold = anstyle::Style::new().bold();
-    for (at, line) in table.lines().enumerate() {
-        let line = line.trim_end();
+    for (at, line) in table_lines(heads, rows).iter().enumerate() {
         if at == 0 {
             writeln!(out, "{bold}{line}{bold:#}")?;
         } else {
@@ -81,30 +99,20 @@ pub(crate) fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn lease_table(leases: &[Lease], wide: bool) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let mut heads = vec!["NAME", "HOLDER", "CLASS", "FENCE", "REMAINING", "AGE"];
-    if wide {
-        heads.push("WAITERS");
-    }
-    table.set_header(heads);
+fn lease_row(lease: &Lease, wide: bool) -> Vec<String> {
     let missing = || "-".to_owned();
-    for lease in leases {
-        let mut row = vec![
-            lease.name.to_string(),
-            lease.holder.clone(),
-            lease.class.clone().unwrap_or_else(missing),
-            lease.fence.map_or_else(missing, |fence| fence.to_string()),
-            lease.remaining.map_or_else(|| "never ends".into(), short_duration),
-            lease.age.map_or_else(missing, short_duration),
-        ];
-        if wide {
-            row.push(lease.waiters.map_or_else(missing, |waiters| waiters.to_string()));
-        }
-        table.add_row(row);
+    let mut row = vec![
+        lease.name.to_string(),
+        lease.holder.clone(),
+        lease.class.clone().unwrap_or_else(missing),
+        lease.fence.map_or_else(missing, |fence| fence.to_string()),
+        lease.remaining.map_or_else(|| "never ends".into(), short_duration),
+        lease.age.map_or_else(missing, short_duration),
+    ];
+    if wide {
+        row.push(lease.waiters.map_or_else(missing, |waiters| waiters.to_string()));
     }
-    table
+    row
 }
 
 /// Rounds to 100 ms below ten seconds and to whole seconds above: finer digits are noise in a table.

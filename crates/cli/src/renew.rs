@@ -8,11 +8,11 @@ use anyhow::bail;
 use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 use leasehold::Ttl;
-use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
+use leasehold::clock::{BootClock, Clock};
 use leasehold::leasehold_core::Deadline;
 use leasehold::leasehold_core::deadline::usable_time;
 use leasehold::policy::Class;
-use leasehold::store::{RenewRequest, RenewResponse};
+use leasehold::store::{RenewRequest, RenewResponse, StoreError, StoreErrorKind};
 use serde_json::json;
 
 use crate::args::{ReportFormat, path};
@@ -21,9 +21,6 @@ use crate::lease::short_duration;
 use crate::message::print_message;
 use crate::session::StoreSession;
 use crate::token_file::{self, TOKEN_FILE_VARIABLE, TokenFile};
-
-/// Between two tries of a renewal that failed with a transient error.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Arguments of `leasehold renew`.
 #[derive(Debug, Args)]
@@ -71,23 +68,15 @@ pub(crate) fn main(settings: &Settings, args: &RenewArgs) -> anyhow::Result<bool
         ttl: token_file.ttl,
         lock_delay: token_file.lock_delay,
     }];
+    // A retry is safe: applying a renewal twice has the effect of one.
     let (renewed, sent_at) = session
-        .block_on(async {
-            let end = BootClock.now() + session.timeout;
-            loop {
-                let sent_at = BootClock.now();
-                let left = end.since(sent_at);
-                let answer = run_until(&BootClock, end, session.store.renew(&batch, left)).await;
-                match answer.and_then(|answers| answers.into_iter().next()) {
-                    Some(Ok(renewed)) => return Ok((renewed, sent_at)),
-                    // A retry is safe: applying a renewal twice has the effect of one.
-                    Some(Err(failure)) if failure.is_transient() && BootClock.now() + RETRY_PAUSE < end => {
-                        BootClock.sleep(RETRY_PAUSE).await;
-                    }
-                    Some(Err(failure)) => return Err(anyhow::Error::from(failure)),
-                    None => bail!("no answer within {}", short_duration(session.timeout)),
-                }
-            }
+        .call_with_retries(async |left| {
+            let sent_at = BootClock.now();
+            let answers = session.store.renew(&batch, left).await;
+            let unanswered =
+                || StoreError::unknown(StoreErrorKind::Corrupt, "it did not answer this renewal");
+            let renewed = answers.into_iter().next().unwrap_or_else(|| Err(unanswered()))?;
+            Ok((renewed, sent_at))
         })
         .map_err(|error| {
             anyhow::anyhow!(

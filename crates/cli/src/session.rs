@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use leasehold::StoreUrl;
-use leasehold::clock::BootClock;
+use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
 use leasehold::leasehold_core::acquire::DriverIo;
 use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::policy::duration::human;
@@ -14,6 +14,10 @@ use leasehold::store::{LeaseList, SharedStore, StoreError, StoreErrorKind, bound
 use tokio::runtime::Runtime;
 
 use crate::config::Settings;
+use crate::lease::short_duration;
+
+/// Between two tries of a call that failed with a transient error.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct StoreSession {
@@ -41,6 +45,28 @@ impl StoreSession {
     /// Runs one store call, limited by the session's timeout.
     pub(crate) fn call<T>(&self, question: impl Future<Output = Result<T, StoreError>>) -> anyhow::Result<T> {
         self.block_on(call_within(question, self.timeout))
+    }
+
+    /// Repeats a call that fails with a transient error, until the session's timeout. `call` gets the
+    /// time that is left.
+    pub(crate) fn call_with_retries<T>(
+        &self,
+        call: impl AsyncFn(Duration) -> Result<T, StoreError>,
+    ) -> anyhow::Result<T> {
+        self.block_on(async {
+            let end = BootClock.now() + self.timeout;
+            loop {
+                let left = end.since(BootClock.now());
+                match run_until(&BootClock, end, call(left)).await {
+                    Some(Ok(response)) => return Ok(response),
+                    Some(Err(failure)) if failure.is_transient() && BootClock.now() + RETRY_PAUSE < end => {
+                        BootClock.sleep(RETRY_PAUSE).await;
+                    }
+                    Some(Err(failure)) => return Err(failure.into()),
+                    None => bail!("no answer within {}", short_duration(self.timeout)),
+                }
+            }
+        })
     }
 
     /// Lists the leases whose names begin with `prefix`.

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use comfy_table::{Table, presets};
 use leasehold::clock::{BootClock, Clock};
 use serde_json::json;
 
@@ -96,20 +95,16 @@ fn info(settings: &Settings, output: ReportFormat) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let yes = |can: bool| if can { "yes" } else { "no" }.to_owned();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["STORE", &session.url.to_string()]);
-    for (what, value) in [
+    let rows = [
         ("kind", capabilities.kind.to_owned()),
         ("promise", promised.promise.to_string()),
         ("other processes share it", yes(capabilities.cross_process)),
         ("lists its locks", yes(capabilities.list)),
         ("serves waiters in order", yes(capabilities.queue)),
         ("fences outlive lost data", yes(capabilities.fence_survives_loss)),
-    ] {
-        table.add_row([what.to_owned(), value]);
-    }
-    write_table(&mut out, table)?;
+    ];
+    let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
+    write_table(&mut out, ["STORE", &session.url.to_string()], rows)?;
     for reason in &promised.limits {
         writeln!(out, "note: {reason}")?;
     }

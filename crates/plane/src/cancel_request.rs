@@ -20,15 +20,7 @@ impl FencedWriter {
     /// Stores the request to cancel a job. A repeated request changes nothing.
     pub(crate) async fn request_cancel(&self, job: &str, why: &str) -> Result<(), PlaneError> {
         // No fence: the requester holds no lock, and this document is not the job's own.
-        let write = WriteRequest {
-            id: self.new_id(),
-            revision: revision_in_state(job, OPEN_STATE, why),
-            expected_version: None,
-            allowed_states: Vec::new(),
-            fence: None,
-            new_documents: Vec::new(),
-            messages: Vec::new(),
-        };
+        let write = WriteRequest::new(self.new_id(), revision_in_state(job, OPEN_STATE, why));
         match self.call(self.store.write(&write)).await? {
             WriteResponse::Applied { .. } | WriteResponse::Refused(WriteRefusal::Exists) => Ok(()),
             WriteResponse::Refused(refusal) => Err(refusal.into()),
@@ -43,26 +35,17 @@ impl FencedWriter {
 
     /// Cancel requests that are still open.
     pub(crate) async fn open_cancel_requests(&self, limit: usize) -> Result<Vec<Document>, PlaneError> {
-        let query = DocumentQuery {
-            kind: DocumentKind::CancelRequest,
-            states: vec![OPEN_STATE],
-            due_only: false,
-            index_key: None,
-            limit,
-        };
+        let query = DocumentQuery::new(DocumentKind::CancelRequest, [OPEN_STATE], limit);
         Ok(self.call(self.store.list(&query)).await?)
     }
 
     /// Marks a cancel request as done, because its job has ended.
     pub(crate) async fn close_cancel_request(&self, hold: &Hold, doc: &Document) -> Result<(), PlaneError> {
+        let done = revision_in_state(&doc.id, DONE_STATE, &reason_of(doc));
         let write = WriteRequest {
-            id: self.new_id(),
-            revision: revision_in_state(&doc.id, DONE_STATE, &reason_of(doc)),
             expected_version: Some(doc.version),
             allowed_states: vec![OPEN_STATE],
-            fence: None,
-            new_documents: Vec::new(),
-            messages: Vec::new(),
+            ..WriteRequest::new(self.new_id(), done)
         };
         match self.commit(hold, write).await {
             // A version mismatch means that another replica has closed it: the same result.

@@ -186,11 +186,8 @@ impl Plane {
         let all: Vec<_> = JobState::all().collect();
         let states = if states.is_empty() { &all } else { states };
         let query = DocumentQuery {
-            kind: DocumentKind::Job,
-            states: states.iter().map(|state| state.as_str()).collect(),
-            due_only: false,
             index_key: topic.map(str::to_owned),
-            limit,
+            ..DocumentQuery::new(DocumentKind::Job, states.iter().map(|state| state.as_str()), limit)
         };
         let docs = self.writer.call(self.writer.store.list(&query)).await?;
         docs.iter().map(|doc| Ok(Job::read(doc)?)).collect()
@@ -203,13 +200,7 @@ impl Plane {
     pub async fn count_by_state(&self) -> Result<Vec<(JobState, u64)>, PlaneError> {
         let mut tally = Vec::new();
         for state in JobState::all() {
-            let query = DocumentQuery {
-                kind: DocumentKind::Job,
-                states: vec![state.as_str()],
-                due_only: false,
-                index_key: None,
-                limit: 0,
-            };
+            let query = DocumentQuery::new(DocumentKind::Job, [state.as_str()], 0);
             tally.push((state, self.writer.call(self.writer.store.count(&query)).await?));
         }
         Ok(tally)

@@ -37,9 +37,6 @@ use std::time::Duration;
 /// The media type of every error response.
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
-/// The longest time for which a daemon keeps a request waiting.
-pub const MAX_POLL: Duration = Duration::from_secs(60);
-
 /// A duration in whole milliseconds, as the JSON types have it.
 #[must_use]
 pub fn millis(time: Duration) -> u64 {

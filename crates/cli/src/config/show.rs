@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use comfy_table::{Table, presets};
 use leasehold::policy::duration::human;
 use leasehold::redact;
 use serde_json::{Map, Value, json};
@@ -39,21 +38,11 @@ pub(crate) fn main(settings: &Settings, args: &ConfigArgs) -> anyhow::Result<boo
             writeln!(out, "{all:#}")?;
         }
         ReportFormat::Text => {
-            let mut table = Table::new();
-            table.load_style(presets::NOTHING);
-            let mut heads = vec!["SETTING", "VALUE"];
-            if *origin {
-                heads.push("ORIGIN");
-            }
-            table.set_header(heads);
-            for (key, value, from) in rows {
-                let mut row = vec![key.to_owned(), value];
-                if *origin {
-                    row.push(from);
-                }
-                table.add_row(row);
-            }
-            crate::lease::write_table(&mut out, table)?;
+            let heads = ["SETTING", "VALUE"].into_iter().chain(origin.then_some("ORIGIN"));
+            let row = |(key, value, from): (&str, String, String)| {
+                [key.to_owned(), value].into_iter().chain(origin.then_some(from)).collect()
+            };
+            crate::lease::write_table(&mut out, heads, rows.map(row))?;
         }
     }
     Ok(true)

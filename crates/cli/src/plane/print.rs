@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::ListFormat;
+use crate::lease::table_lines;
 
 pub(crate) fn print_line(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{text}")?;
@@ -21,16 +22,9 @@ pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
 }
 
 pub(crate) fn print_table(heads: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(heads.iter().copied());
-    table.add_rows(rows);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
     let mut out = std::io::stdout().lock();
-    for line in table.lines() {
-        writeln!(out, "{}", line.trim_end())?;
+    for line in table_lines(heads.iter().copied(), rows) {
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }

@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use anyhow::{Context, bail};
-use comfy_table::{Table, presets};
 use leasehold::http::wire::{ClassView, PolicyChangeList, PolicyChangeView, PolicyList, PolicyOverride};
 use leasehold::http::{DaemonClient, DaemonResult};
 use leasehold::policy::duration::human;
@@ -45,13 +44,8 @@ pub(super) fn print_classes(
     }
     for (at, class) in classes.into_iter().enumerate() {
         writeln!(out, "{}class {}", if at > 0 { "\n" } else { "" }, class.class)?;
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(["FIELD", "VALUE", "ORIGIN"]);
-        for value in class.values {
-            table.add_row([value.field, value.value, value.origin]);
-        }
-        write_table(&mut out, table)?;
+        let rows = class.values.into_iter().map(|value| vec![value.field, value.value, value.origin]);
+        write_table(&mut out, ["FIELD", "VALUE", "ORIGIN"], rows)?;
     }
     Ok(true)
 }

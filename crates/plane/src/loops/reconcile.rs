@@ -75,12 +75,10 @@ async fn due_jobs(writer: &FencedWriter) -> Result<Vec<Job>, PlaneError> {
     let waiting = [JobState::ApprovalRequired, JobState::Retrying, JobState::Pending];
     let held = [JobState::Scheduled, JobState::Dispatched, JobState::Running];
     for states in [&held, &waiting] {
+        let states = states.iter().map(|state| state.as_str());
         let query = DocumentQuery {
-            kind: DocumentKind::Job,
-            states: states.iter().map(|state| state.as_str()).collect(),
             due_only: true,
-            index_key: None,
-            limit: MAX_JOBS_PER_QUERY,
+            ..DocumentQuery::new(DocumentKind::Job, states, MAX_JOBS_PER_QUERY)
         };
         for doc in writer.call(writer.store.list(&query)).await? {
             let job = Job::read(&doc)?;
@@ -114,14 +112,9 @@ fn overdue_change(job: &Job) -> Option<JobChange> {
 /// Jobs that a replica works on or has worked on.
 async fn orphan_candidates(scheduler: &Scheduler) -> Result<Vec<Job>, PlaneError> {
     let writer = &scheduler.writer;
-    let query = DocumentQuery {
-        kind: DocumentKind::Job,
-        // A SCHEDULED job still has its unacknowledged message, which will be redelivered.
-        states: vec![JobState::Dispatched.as_str(), JobState::Running.as_str()],
-        due_only: false,
-        index_key: None,
-        limit: MAX_JOBS_PER_QUERY,
-    };
+    // A SCHEDULED job still has its unacknowledged message, which will be redelivered.
+    let states = [JobState::Dispatched.as_str(), JobState::Running.as_str()];
+    let query = DocumentQuery::new(DocumentKind::Job, states, MAX_JOBS_PER_QUERY);
     let here = scheduler.jobs_in_progress();
     let grace = u64::try_from(writer.settings.unfenced_grace.as_millis()).unwrap_or(u64::MAX);
     let mut found = Vec::new();

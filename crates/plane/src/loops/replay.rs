@@ -13,12 +13,10 @@ use crate::store::{DocumentKind, DocumentQuery};
 const MAX_REPLAYED_PER_TICK: usize = 500;
 
 pub(super) async fn tick(writer: &FencedWriter, hold: &Hold) -> Result<usize, PlaneError> {
+    let states = [JobState::Pending.as_str(), JobState::Retrying.as_str()];
     let query = DocumentQuery {
-        kind: DocumentKind::Job,
-        states: vec![JobState::Pending.as_str(), JobState::Retrying.as_str()],
         due_only: true,
-        index_key: None,
-        limit: MAX_REPLAYED_PER_TICK,
+        ..DocumentQuery::new(DocumentKind::Job, states, MAX_REPLAYED_PER_TICK)
     };
     let mut sent = 0;
     for doc in &writer.call(writer.store.list(&query)).await? {

@@ -28,13 +28,9 @@ pub(super) async fn wake_stuck(writer: &FencedWriter, hold: &Hold) -> Result<usi
 }
 
 async fn unfinished_runs(writer: &FencedWriter, due: bool) -> Result<Vec<Document>, PlaneError> {
-    let query = DocumentQuery {
-        kind: DocumentKind::Run,
-        states: vec![RunState::Pending.as_str(), RunState::Running.as_str()],
-        due_only: due,
-        index_key: None,
-        limit: MAX_RUNS_PER_TICK,
-    };
+    let states = [RunState::Pending.as_str(), RunState::Running.as_str()];
+    let query =
+        DocumentQuery { due_only: due, ..DocumentQuery::new(DocumentKind::Run, states, MAX_RUNS_PER_TICK) };
     Ok(writer.call(writer.store.list(&query)).await?)
 }
 

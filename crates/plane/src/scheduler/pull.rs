@@ -61,11 +61,8 @@ impl Scheduler {
     /// A store did not respond.
     pub async fn claim(&self, topic: &str, worker: &str) -> Result<Option<ClaimedJob>, PlaneError> {
         let query = DocumentQuery {
-            kind: DocumentKind::Job,
-            states: vec![JobState::Dispatched.as_str()],
-            due_only: false,
             index_key: Some(topic.to_owned()),
-            limit: MAX_CLAIM_CANDIDATES,
+            ..DocumentQuery::new(DocumentKind::Job, [JobState::Dispatched.as_str()], MAX_CLAIM_CANDIDATES)
         };
         for doc in self.writer.call(self.writer.store.list(&query)).await? {
             let job = Job::read(&doc)?;

@@ -98,6 +98,22 @@ pub struct WriteRequest {
     pub messages: Vec<Message>,
 }
 
+impl WriteRequest {
+    /// Creates a document. Nothing else happens in the same step.
+    #[must_use]
+    pub fn new(id: String, revision: Revision) -> Self {
+        Self {
+            id,
+            revision,
+            expected_version: None,
+            allowed_states: Vec::new(),
+            fence: None,
+            new_documents: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+}
+
 /// The response to a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteResponse {
@@ -205,6 +221,13 @@ pub struct DocumentQuery {
     pub index_key: Option<String>,
     /// The most documents to return.
     pub limit: usize,
+}
+
+impl DocumentQuery {
+    /// The documents of a kind in these states, whatever their due time and index key.
+    pub fn new(kind: DocumentKind, states: impl IntoIterator<Item = &'static str>, limit: usize) -> Self {
+        Self { kind, states: states.into_iter().collect(), due_only: false, index_key: None, limit }
+    }
 }
 
 /// One event in a document's history.

@@ -76,13 +76,7 @@ fn message(id: &str) -> Message {
 }
 
 fn query(states: &[&'static str]) -> DocumentQuery {
-    DocumentQuery {
-        kind: DocumentKind::Job,
-        states: states.to_vec(),
-        due_only: false,
-        index_key: None,
-        limit: 100,
-    }
+    DocumentQuery::new(DocumentKind::Job, states.to_vec(), 100)
 }
 
 fn fence(name: &str, number: u64) -> Option<(Name, Fence)> {

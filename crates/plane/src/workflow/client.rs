@@ -64,23 +64,20 @@ impl Plane {
             if let Some(same) = there.as_ref().filter(|doc| doc.body == body) {
                 return Ok(same.version);
             }
+            let revision = Revision {
+                kind: DocumentKind::Workflow,
+                id: workflow.name.clone(),
+                state: "ACTIVE",
+                due_in: None,
+                index_key: String::new(),
+                key: None,
+                body,
+                event: json!({"by": self.writer.holder_name(), "why": "applied"}).to_string(),
+            };
             let write = WriteRequest {
-                id: self.writer.new_id(),
-                revision: Revision {
-                    kind: DocumentKind::Workflow,
-                    id: workflow.name.clone(),
-                    state: "ACTIVE",
-                    due_in: None,
-                    index_key: String::new(),
-                    key: None,
-                    body,
-                    event: json!({"by": self.writer.holder_name(), "why": "applied"}).to_string(),
-                },
                 expected_version: there.map(|doc| doc.version),
                 allowed_states: vec!["ACTIVE"],
-                fence: None,
-                new_documents: Vec::new(),
-                messages: Vec::new(),
+                ..WriteRequest::new(self.writer.new_id(), revision)
             };
             Ok(self.writer.commit(&hold, write).await?.0)
         };
@@ -117,20 +114,11 @@ impl Plane {
         crate::fenced_writer::run_lock_name(&id)?;
         let run = Run::new(id, workflow, org, start.input);
         let event = json!({"to": run.state, "by": self.writer.holder_name(), "why": "started"});
-        let write = WriteRequest {
-            id: self.writer.new_id(),
-            revision: Revision { key: start.key, ..run_revision(&run, None, &event) },
-            expected_version: None,
-            allowed_states: Vec::new(),
-            fence: None,
-            new_documents: Vec::new(),
-            messages: vec![run_message(
-                &run.id,
-                &format!("start:{}", run.id),
-                &json!({"verb": "start"}),
-                Duration::ZERO,
-            )],
-        };
+        let revision = Revision { key: start.key, ..run_revision(&run, None, &event) };
+        let name = format!("start:{}", run.id);
+        let message = run_message(&run.id, &name, &json!({"verb": "start"}), Duration::ZERO);
+        let write =
+            WriteRequest { messages: vec![message], ..WriteRequest::new(self.writer.new_id(), revision) };
         let made = match self.writer.settings.max_runs_per_org {
             Some(limit) => self.admit(&run, write, limit).await,
             None => self.writer.create_document(&write).await,
@@ -176,12 +164,10 @@ impl Plane {
         write: WriteRequest,
         limit: u64,
     ) -> Result<bool, PlaneError> {
+        let states = [RunState::Pending.as_str(), RunState::Running.as_str()];
         let query = DocumentQuery {
-            kind: DocumentKind::Run,
-            states: vec![RunState::Pending.as_str(), RunState::Running.as_str()],
-            due_only: false,
             index_key: Some(run.org.clone()),
-            limit: 0,
+            ..DocumentQuery::new(DocumentKind::Run, states, 0)
         };
         let running = self.writer.call(self.writer.store.count(&query)).await?;
         if running >= limit {
@@ -222,13 +208,7 @@ impl Plane {
     /// The store did not respond.
     pub async fn runs(&self, states: &[RunState], limit: usize) -> Result<Vec<Run>, PlaneError> {
         let states = if states.is_empty() { &RunState::ALL } else { states };
-        let query = DocumentQuery {
-            kind: DocumentKind::Run,
-            states: states.iter().map(|state| state.as_str()).collect(),
-            due_only: false,
-            index_key: None,
-            limit,
-        };
+        let query = DocumentQuery::new(DocumentKind::Run, states.iter().map(|state| state.as_str()), limit);
         let docs = self.writer.call(self.writer.store.list(&query)).await?;
         docs.iter().map(|doc| Ok(Run::read(doc)?)).collect()
     }

@@ -181,13 +181,7 @@ impl Rule {
     /// Open to every caller, without an identity.
     #[must_use]
     pub fn open() -> Self {
-        Self {
-            role: None,
-            target: TargetSource::Daemon,
-            budget: Budget::Requests,
-            hidden: false,
-            max_body: None,
-        }
+        Self { role: None, ..Self::new(Role::Read, TargetSource::Daemon) }
     }
 
     /// Charges calls to the budget for renewals and releases.
