@@ -34,7 +34,7 @@ pub(crate) struct UndoGuard {
 impl UndoGuard {
     /// Arms a guard for this acquire.
     pub(crate) fn new(app: &Arc<App>, asking: &CheckedAcquire) -> Self {
-        let (name, token) = (&asking.request.name, &asking.request.token);
+        let (name, token) = (&asking.request.names, &asking.request.token);
         let giving = match (asking.unrepeatable, asking.wait) {
             (true, _) => Some(ReleaseRequest::undo(name.clone(), token.clone())),
             (false, Some(_)) => Some(ReleaseRequest::leave_queue(name.clone(), token.clone())),
