@@ -15,7 +15,7 @@ use leasehold::leasehold_core::deadline::deadline;
 use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::leasehold_core::{Deadline, RequestOptions, Token, types};
 use leasehold::policy::duration::human;
-use leasehold::policy::{Class, OnError, check_store};
+use leasehold::policy::{Class, OnError, check_store, check_ttl};
 use leasehold::store::{AcquireRequest, Grant, Promise, ReleaseRequest, StoreErrorKind};
 use leasehold::{Holder, Name};
 use serde_json::json;
@@ -94,6 +94,7 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
     let class = resolve_class(settings, args)?;
     let holder = settings.holder()?.unwrap_or_else(parent_holder);
     let session = StoreSession::open(settings)?;
+    check_ttl(&class, &session.store.capabilities())?;
     if class.requires > Promise::Volatile {
         let within = class.acquire.timeout;
         // Only a class with requirements pays for this extra call.
@@ -101,10 +102,7 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
         check_store(&class, &promised)?;
     }
     let token = Token::fresh(&holder, &class.name, &OsRandom);
-    let ask = AcquireRequest {
-        lock_delay: class.release.lock_delay,
-        ..AcquireRequest::new(name.clone(), token.clone(), class.ttl)
-    };
+    let ask = AcquireRequest::new(&name, token.clone(), class.ttl).with_lock_delay(class.release.lock_delay);
     let mut token_file = TokenFile {
         store: session.url.expose(),
         name,
@@ -120,7 +118,7 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
         token_file.create(file)?;
     }
     let io = session.driver_io();
-    let undo_request = ReleaseRequest::undo(ask.name.clone(), ask.token.clone());
+    let undo_request = ReleaseRequest::undo(ask.names.clone(), ask.token.clone());
     let undo = || take_back(&io, &class, &undo_request);
     let outcome = session.block_on(async {
         let mut signals = Signals::listen()?;

@@ -14,7 +14,7 @@ use clap_complete::engine::ArgValueCompleter;
 use leasehold::clock::{BootClock, Clock, ClockExt, Moment};
 use leasehold::http::wire::{Break, ErrorCode};
 use leasehold::policy::duration::human;
-use leasehold::store::{Lease, ReleaseAuthority, ReleaseRequest, ReleaseResponse};
+use leasehold::store::{Lease, LeaseList, ReleaseRequest, ReleaseResponse};
 use leasehold::{Fence, Name};
 use serde_json::json;
 
@@ -113,7 +113,8 @@ pub(crate) fn main(settings: &Settings, args: &BreakArgs) -> anyhow::Result<bool
     let session = StoreSession::open(settings)?;
     let inspect = || {
         let found = session.call(session.store.inspect(&name, session.timeout));
-        found.with_context(|| format!("cannot look at {name} in {}", session.url))
+        let found = found.with_context(|| format!("cannot look at {name} in {}", session.url));
+        found.map(LeaseList::into_first)
     };
     let Some(lease) = inspect()? else {
         return print_outcome(args, None, BreakOutcome::Free, Duration::ZERO);
@@ -216,8 +217,7 @@ fn end_grant(
             Err(problem) => bail!("the daemon refuses: {}", problem.detail),
         };
     }
-    let giving =
-        ReleaseRequest { name: name.clone(), authority: ReleaseAuthority::Operator(fence), tombstone: None };
+    let giving = ReleaseRequest::by_operator(name, fence);
     session.call(session.store.release(&giving, session.timeout))
 }
 

@@ -109,15 +109,10 @@ mod tests {
     use super::*;
 
     fn lease(fence: u64, left: u64) -> Lease {
-        Lease {
-            name: Name::new("a").unwrap(),
-            holder: "h".into(),
-            class: None,
-            fence: Fence::new(fence),
-            remaining: Some(Duration::from_millis(left)),
-            age: None,
-            waiters: Some(0),
-        }
+        Lease::new(Name::new("a").unwrap(), "h")
+            .with_fence(Fence::new(fence))
+            .with_remaining(Duration::from_millis(left))
+            .with_waiters(0)
     }
 
     #[test]
@@ -133,7 +128,7 @@ mod tests {
         assert_eq!(kinds(&[lease(1, 900)], 200), []);
         assert_eq!(kinds(&[lease(1, 1000)], 300), [ChangeKind::Renewed]);
         assert_eq!(kinds(&[lease(2, 900)], 400), [ChangeKind::Passed]);
-        let waited = Lease { waiters: Some(3), ..lease(2, 800) };
+        let waited = lease(2, 800).with_waiters(3);
         assert_eq!(kinds(&[waited], 500), [ChangeKind::Waiters]);
         assert_eq!(kinds(&[], 600), [ChangeKind::Freed]);
     }

@@ -61,13 +61,8 @@ pub(crate) fn main(settings: &Settings, args: &RenewArgs) -> anyhow::Result<bool
         token_file.ttl = Ttl::new(ttl)?;
     }
     let session = StoreSession::open_url(token_file.granting_store(settings)?, settings)?;
-    let batch = [RenewRequest {
-        name: token_file.name.clone(),
-        token: token_file.token.clone(),
-        fence,
-        ttl: token_file.ttl,
-        lock_delay: token_file.lock_delay,
-    }];
+    let batch = [RenewRequest::new(&token_file.name, token_file.token.clone(), fence, token_file.ttl)
+        .with_lock_delay(token_file.lock_delay)];
     // A retry is safe: applying a renewal twice has the effect of one.
     let (renewed, sent_at) = session
         .call_with_retries(async |left| {

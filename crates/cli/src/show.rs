@@ -38,7 +38,7 @@ pub(crate) fn main(settings: &Settings, args: &ShowArgs) -> anyhow::Result<bool>
     let name = Name::new(&args.name)?;
     let session = StoreSession::open(settings)?;
     let found = session.call(session.store.inspect(&name, session.timeout));
-    let found = found.with_context(|| format!("cannot look at {name} in {}", session.url))?;
+    let found = found.with_context(|| format!("cannot look at {name} in {}", session.url))?.into_first();
     let (held, json) = (found.is_some(), matches!(args.output, ListFormat::Json | ListFormat::Jsonl));
     let mut out = std::io::stdout().lock();
     match found {

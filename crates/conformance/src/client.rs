@@ -2,19 +2,31 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use leasehold_core::rng::OsRandom;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Lease, ReleaseAuthority, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, SharedStore, StoreError,
+    AcquireRequest, AcquireResponse, BusyLease, Lease, ReleaseRequest, ReleaseResponse, RenewRequest,
+    RenewResponse, SharedStore, StoreError,
 };
 use leasehold_core::{Fence, Holder, Name, Token, Ttl};
 
 /// Time limit of one call. Generous: the cases judge responses, not speed.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Added to a lease's lifetime before it must have expired: stores round to milliseconds.
+/// Allowed beside every time that a store states: stores round to milliseconds.
 pub const EXPIRY_SLACK: Duration = Duration::from_millis(50);
+
+/// Added to a lease's lifetime before it must have expired in this store.
+pub fn expiry_slack(store: &SharedStore) -> Duration {
+    let can = store.capabilities();
+    // A renewal does not tell its rounded lifetime, so the step counts too.
+    EXPIRY_SLACK + can.expiry_lag + can.ttl_step
+}
+
+/// The time in which a waiter must confirm a handover in this store.
+pub fn claim_ttl(store: &SharedStore) -> Duration {
+    store.capabilities().claim_ttl
+}
 
 /// A TTL that no case outlives.
 pub fn long_ttl() -> Ttl {
@@ -113,7 +125,7 @@ impl TestClient {
 
     /// An acquire request that queues as a waiter for `keep`.
     pub fn queue_request(&self, keep: Duration) -> AcquireRequest {
-        AcquireRequest { queue: Some(keep), ..self.acquire_request(long_ttl()) }
+        self.acquire_request(long_ttl()).with_queue(keep)
     }
 
     /// Renews with this fence; any response is fine.
@@ -125,13 +137,7 @@ impl TestClient {
 
     /// A renew request for this client's lease.
     pub fn renew_request(&self, fence: Fence, ttl: Ttl) -> RenewRequest {
-        RenewRequest {
-            name: self.name.clone(),
-            token: self.token.clone(),
-            fence,
-            ttl,
-            lock_delay: Duration::ZERO,
-        }
+        RenewRequest::new(&self.name, self.token.clone(), fence, ttl)
     }
 
     /// Fails unless the client still holds the lease with this fence; checked by a renewal.
@@ -180,12 +186,7 @@ impl TestClient {
 
     /// Breaks the grant with this fence, as an operator.
     pub async fn break_grant(&self, fence: Fence) -> anyhow::Result<ReleaseResponse> {
-        self.send_release(&ReleaseRequest {
-            name: self.name.clone(),
-            authority: ReleaseAuthority::Operator(fence),
-            tombstone: None,
-        })
-        .await
+        self.send_release(&ReleaseRequest::by_operator(&self.name, fence)).await
     }
 
     /// Sends this release request.
@@ -193,12 +194,12 @@ impl TestClient {
         self.store.release(giving, CALL_TIMEOUT).await.with_context(|| format!("release of {:?}", self.name))
     }
 
-    /// Inspects the name.
+    /// The exclusive lease of the name.
     pub async fn inspect(&self) -> anyhow::Result<Option<Lease>> {
-        self.store
-            .inspect(&self.name, CALL_TIMEOUT)
-            .await
-            .with_context(|| format!("inspect of {:?}", self.name))
+        let found = self.store.inspect(&self.name, CALL_TIMEOUT).await;
+        let found = found.with_context(|| format!("inspect of {:?}", self.name))?;
+        ensure!(found.leases.len() < 2, "I1: an exclusive name has several leases: {found:?}");
+        Ok(found.into_first())
     }
 }
 

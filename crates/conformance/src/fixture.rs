@@ -35,8 +35,9 @@ pub trait Fixture: Send + Sync {
         self.clock().sleep(time).await;
     }
 
-    /// TTL of leases that expire during a case. A store that cannot keep such a short one returns
-    /// its own in [`Grant::ttl`](leasehold_core::store::Grant::ttl), and the cases use that.
+    /// TTL of leases that expire during a case, at least the store's
+    /// [`min_ttl`](leasehold_core::store::Capabilities::min_ttl). A store that rounds it up tells so in
+    /// [`Grant::ttl`](leasehold_core::store::Grant::ttl), and the cases use that.
     fn short_ttl(&self) -> Ttl {
         // Always valid: 300 ms is between the bounds of `Ttl`.
         Ttl::new(Duration::from_millis(300)).unwrap_or(Ttl::MIN)

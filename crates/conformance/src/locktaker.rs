@@ -108,7 +108,7 @@ impl LockTaker {
             }
             ["release", id] => {
                 let ask = &self.entry(id)?.ask;
-                let giving = ReleaseRequest::by_owner(ask.name.clone(), ask.token.clone());
+                let giving = ReleaseRequest::by_owner(ask.names.clone(), ask.token.clone());
                 Ok(match self.store.release(&giving, CALL_TIMEOUT).await? {
                     ReleaseResponse::Released => "released".to_owned(),
                     ReleaseResponse::NotOwned => "not-owned".to_owned(),
@@ -140,6 +140,7 @@ impl LockTaker {
             }
             AcquireResponse::Busy(busy) => format!("busy {}", busy.holder),
             AcquireResponse::Void => "void".to_owned(),
+            other => bail!("an answer that this suite does not know: {other:?}"),
         })
     }
 
@@ -161,13 +162,8 @@ impl LockTaker {
 
     fn renewal(&self, id: &str) -> anyhow::Result<RenewRequest> {
         let LeaseEntry { ask, fence } = self.entry(id)?.clone();
-        Ok(RenewRequest {
-            name: ask.name,
-            token: ask.token,
-            fence: fence.with_context(|| format!("`{id}` was not granted anything"))?,
-            ttl: ask.ttl,
-            lock_delay: ask.lock_delay,
-        })
+        let fence = fence.with_context(|| format!("`{id}` was not granted anything"))?;
+        Ok(RenewRequest::new(ask.names, ask.token, fence, ask.ttl).with_lock_delay(ask.lock_delay))
     }
 }
 

@@ -13,6 +13,7 @@ macro_rules! for_cases {
                 names_are_independent [];
                 a_second_handle_sees_the_same_leases [];
                 unsupported_modes_are_refused [];
+                several_names_are_refused_unless_served [];
             }
             expiry {
                 free_after_the_ttl [];

@@ -8,7 +8,7 @@ use crate::event::{EventKind, EventSubject};
 use crate::keeper::KeeperCommand;
 use crate::policy::Change;
 use crate::policy_task;
-use crate::store::{ReleaseAuthority, ReleaseRequest, ReleaseResponse, StoreError, bounded_call};
+use crate::store::{ReleaseRequest, ReleaseResponse, StoreError, bounded_call};
 use crate::types::{Fence, InvalidInput, Name};
 
 // An operator waits for this call.
@@ -63,11 +63,7 @@ impl Locks {
         if by.trim().is_empty() {
             return Err(InvalidInput::new("reason", by, "must say who breaks the lease, and why").into());
         }
-        let giving = ReleaseRequest {
-            name: name.clone(),
-            authority: ReleaseAuthority::Operator(seen),
-            tombstone: None,
-        };
+        let giving = ReleaseRequest::by_operator(name, seen);
         let context = &self.inner.context;
         let given = bounded_call(
             &*context.clock,

@@ -16,6 +16,7 @@ pub enum Error {
     #[error(
         "{name}: the store is unavailable ({cause}: {message}); class {class} is fail-closed, so the work does not run"
     )]
+    #[non_exhaustive]
     Unavailable {
         /// The name to lock.
         name: Name,
@@ -39,6 +40,7 @@ pub enum Error {
 /// The lease is lost: stop the work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: lost: {reason}")]
+#[non_exhaustive]
 pub struct LeaseLost {
     /// The name that was locked.
     pub name: Name,
@@ -58,6 +60,7 @@ pub enum FenceError {
     #[error(
         "{name}: held locally only, so there is no fence; wait until it heals, or write unfenced on purpose"
     )]
+    #[non_exhaustive]
     LocalOnly {
         /// The locked name.
         name: Name,
@@ -76,6 +79,7 @@ pub enum RunError<T> {
     Acquire(#[from] Error),
     /// The lease was lost: the work was stopped, or ended too late.
     #[error("{lost}")]
+    #[non_exhaustive]
     Lost {
         /// The name and the reason.
         lost: LeaseLost,

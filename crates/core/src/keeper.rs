@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::event::{EventKind, EventSubject, Loss};
 use crate::life::{Effect, HoldMachine, HoldState, Input};
 use crate::policy::{Class, PolicyBook};
-use crate::store::{AcquireRequest, ReleaseAuthority, ReleaseRequest, RenewRequest, TOMBSTONE_TTL};
+use crate::store::{AcquireRequest, ReleaseRequest, RenewRequest, TOMBSTONE_TTL};
 use crate::store_call::{self, CallCompletion};
 use crate::types::{Name, Token};
 
@@ -213,13 +213,8 @@ impl Keeper {
         match effect {
             Effect::Renew => {
                 let Some(fence) = entry.life.fence() else { return };
-                let renewal = RenewRequest {
-                    name: entry.name.clone(),
-                    token: entry.token.clone(),
-                    fence,
-                    ttl: class.ttl,
-                    lock_delay: class.release.lock_delay,
-                };
+                let renewal = RenewRequest::new(entry.name.clone(), entry.token.clone(), fence, class.ttl)
+                    .with_lock_delay(class.release.lock_delay);
                 self.due_renewals.entry(class.renew.timeout).or_default().push((id, renewal));
             }
             Effect::Heal => {
@@ -236,9 +231,9 @@ impl Keeper {
                         })
                     })
                     .clone();
-                let mut ask = AcquireRequest::new(entry.name.clone(), token, class.ttl);
-                ask.lock_delay = class.release.lock_delay;
-                ask.floor = self.context.floors.get(&entry.name);
+                let ask = AcquireRequest::new(entry.name.clone(), token, class.ttl)
+                    .with_lock_delay(class.release.lock_delay)
+                    .with_floor(self.context.floors.get(&entry.name));
                 store_call::heal(
                     &self.context,
                     id,
@@ -248,11 +243,8 @@ impl Keeper {
                 );
             }
             Effect::Release { .. } => {
-                let giving = ReleaseRequest {
-                    name: entry.name.clone(),
-                    authority: ReleaseAuthority::Owner(entry.token.clone()),
-                    tombstone: entry.life.leaves_tombstone().then_some(TOMBSTONE_TTL),
-                };
+                let giving = ReleaseRequest::by_owner(entry.name.clone(), entry.token.clone())
+                    .with_tombstone(entry.life.leaves_tombstone().then_some(TOMBSTONE_TTL));
                 store_call::release(
                     &self.context,
                     id,

@@ -92,7 +92,7 @@ pub use life::ReleaseOutcome;
 pub use request::{Request, RequestOptions, TokenSource};
 pub use resume::ResumeOutcome;
 pub use shutdown::ShutdownReport;
-pub use types::{Fence, Holder, InvalidInput, Name, Token, Ttl};
+pub use types::{Fence, Holder, InvalidInput, Name, NameSet, Token, Ttl};
 
 // Runs the README's code as a test.
 #[cfg(doctest)]

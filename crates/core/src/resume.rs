@@ -73,13 +73,8 @@ async fn resume(
     let Some(token) = request.token else {
         return Err(InvalidInput::new("token", "", "must be the one the lease was granted to").into());
     };
-    let renewal = [RenewRequest {
-        name: request.name.clone(),
-        token: token.clone(),
-        fence,
-        ttl: class.ttl,
-        lock_delay: class.release.lock_delay,
-    }];
+    let renewal = [RenewRequest::new(request.name.clone(), token.clone(), fence, class.ttl)
+        .with_lock_delay(class.release.lock_delay)];
     let unavailable = |failure: StoreError| Error::Unavailable {
         name: request.name.clone(),
         class: class.name.to_string(),
@@ -120,7 +115,7 @@ async fn resume(
         holder: someone.as_ref(),
     };
     context.events.emit(&subject, EventKind::Resumed { age });
-    let grant = Grant { fence, ttl: None };
+    let grant = Grant::new(fence);
     let seed = context.random.bits();
     // A request of the earlier process may still be delayed; its release must leave a tombstone.
     let life = HoldMachine::granted(Arc::clone(&class), seed, sent_at, grant, now)

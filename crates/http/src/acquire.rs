@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use leasehold_core::store::{AcquireRequest, AcquireResponse, BusyLease, Grant, StoreError, StoreErrorKind};
+use leasehold_core::store::{AcquireRequest, AcquireResponse, BusyLease, Grant, StoreError};
 
 use crate::connection::Connections;
 use crate::error;
-use crate::store::lock_path;
-use crate::wire::{Acquire, ErrorCode, Granted, ModeWord, Secret, millis};
+use crate::store::{CAPABILITIES, lock_path};
+use crate::wire::{Acquire, ErrorCode, Granted, Secret, millis};
 
 pub(crate) async fn acquire(
     connections: &Connections,
     ask: &AcquireRequest,
     within: Duration,
 ) -> Result<AcquireResponse, StoreError> {
-    let Some((mode, permits)) = ModeWord::from_mode(ask.mode) else {
-        return Err(StoreError::not_done(StoreErrorKind::Unsupported, "this mode is newer than the wire"));
-    };
+    CAPABILITIES.check_acquire(ask)?;
     let document = Acquire {
         token: Some(Secret::new(ask.token.expose())),
         ttl_ms: Some(ask.ttl.as_millis()),
@@ -26,17 +24,13 @@ pub(crate) async fn acquire(
         queue_ms: ask.queue.map(|keep| millis(keep).max(1)),
         // The daemon's own default may be longer than the caller is going to wait.
         within_ms: Some(millis(within).max(1)),
-        mode: Some(mode),
-        permits,
         ..Acquire::default()
     };
-    let answer = connections.post(&lock_path(&ask.name, "/acquire"), &document).await?;
+    let answer = connections.post(&lock_path(ask.names.first(), "/acquire"), &document).await?;
     if answer.status == 200 {
         let granted: Granted = answer.parse_document("acquire")?;
-        return Ok(AcquireResponse::Granted(Grant {
-            fence: granted.fence,
-            ttl: granted.kept_ms.map(Duration::from_millis),
-        }));
+        let kept = granted.kept_ms.map(Duration::from_millis);
+        return Ok(AcquireResponse::Granted(Grant::new(granted.fence).with_ttl(kept)));
     }
     match answer.error_code() {
         Some(ErrorCode::Busy) => Ok(AcquireResponse::Busy(busy(answer.problem().unwrap_or_default()))),
@@ -46,11 +40,9 @@ pub(crate) async fn acquire(
 }
 
 fn busy(problem: crate::wire::Problem) -> BusyLease {
-    BusyLease {
-        holder: problem.holder.unwrap_or_default(),
-        class: problem.class,
-        fence: problem.fence,
-        remaining: problem.remaining_ms.map(Duration::from_millis),
-        queued: problem.queued.unwrap_or(false),
-    }
+    BusyLease::new(problem.holder.unwrap_or_default())
+        .with_class(problem.class)
+        .with_fence(problem.fence)
+        .with_remaining(problem.remaining_ms.map(Duration::from_millis))
+        .with_queued(problem.queued.unwrap_or(false))
 }

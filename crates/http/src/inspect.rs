@@ -13,10 +13,10 @@ use crate::wire::{LockList, LockView};
 // The daemon refuses a larger limit.
 const MAX_LIST_LIMIT: usize = 10_000;
 
-pub(crate) async fn inspect(connections: &Connections, name: &Name) -> Result<Option<Lease>, StoreError> {
+pub(crate) async fn inspect(connections: &Connections, name: &Name) -> Result<LeaseList, StoreError> {
     let look = async {
         let view: LockView = read_document(connections.get(&lock_path(name, "")).await?, "show")?;
-        view.held.then(|| lease(view)).transpose()
+        Ok(LeaseList::new(view.held.then(|| lease(view)).transpose()?))
     };
     look.await.map_err(error::mark_read_only)
 }
@@ -30,8 +30,8 @@ pub(crate) async fn list(
     let path = format!("/v1/locks?prefix={}&limit={limit}", escape_segment(prefix));
     let look = async {
         let list: LockList = read_document(connections.get(&path).await?, "list")?;
-        let leases = list.locks.into_iter().map(lease).collect::<Result<_, _>>()?;
-        Ok(LeaseList { leases, truncated: list.truncated })
+        let leases = list.locks.into_iter().map(lease).collect::<Result<Vec<_>, _>>()?;
+        Ok(LeaseList::new(leases).with_truncated(list.truncated))
     };
     look.await.map_err(error::mark_read_only)
 }
@@ -44,13 +44,11 @@ pub(crate) fn read_document<T: serde::de::DeserializeOwned>(
 }
 
 fn lease(view: LockView) -> Result<Lease, StoreError> {
-    Ok(Lease {
-        name: Name::new(&view.name).map_err(|_| error::malformed_response("a look at locks"))?,
-        holder: view.holder.unwrap_or_default(),
-        class: view.class,
-        fence: view.fence,
-        remaining: view.remaining_ms.map(Duration::from_millis),
-        age: view.age_ms.map(Duration::from_millis),
-        waiters: view.waiters,
-    })
+    let name = Name::new(&view.name).map_err(|_| error::malformed_response("a look at locks"))?;
+    Ok(Lease::new(name, view.holder.unwrap_or_default())
+        .with_class(view.class)
+        .with_fence(view.fence)
+        .with_remaining(view.remaining_ms.map(Duration::from_millis))
+        .with_age(view.age_ms.map(Duration::from_millis))
+        .with_waiters(view.waiters))
 }

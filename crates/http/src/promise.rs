@@ -10,7 +10,7 @@ use crate::wire::StoreView;
 pub(crate) async fn promise(connections: &Connections) -> Result<PromiseReport, StoreError> {
     let look = async {
         let store: StoreView = read_document(connections.get("/v1/store").await?, "what it promises")?;
-        Ok(PromiseReport { promise: store.promise, limits: store.because })
+        Ok(PromiseReport::new(store.promise).with_limits(store.because))
     };
     look.await.map_err(error::mark_read_only)
 }

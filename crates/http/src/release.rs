@@ -6,7 +6,7 @@ use leasehold_core::store::{ReleaseAuthority, ReleaseRequest, ReleaseResponse, S
 
 use crate::connection::Connections;
 use crate::error;
-use crate::store::lock_path;
+use crate::store::{CAPABILITIES, lock_path};
 use crate::wire::{Break, ErrorCode, Release, Secret, millis};
 
 pub(crate) async fn release(
@@ -14,6 +14,8 @@ pub(crate) async fn release(
     giving: &ReleaseRequest,
     within: Duration,
 ) -> Result<ReleaseResponse, StoreError> {
+    CAPABILITIES.check_names(&giving.names)?;
+    let name = giving.names.first();
     let answer = match &giving.authority {
         ReleaseAuthority::Owner(token) => {
             let document = Release {
@@ -23,7 +25,7 @@ pub(crate) async fn release(
                 within_ms: Some(millis(within).max(1)),
                 place_only: false,
             };
-            connections.post(&lock_path(&giving.name, "/release"), &document).await?
+            connections.post(&lock_path(name, "/release"), &document).await?
         }
         ReleaseAuthority::Waiter(token) => {
             let document = Release {
@@ -32,7 +34,7 @@ pub(crate) async fn release(
                 within_ms: Some(millis(within).max(1)),
                 place_only: true,
             };
-            connections.post(&lock_path(&giving.name, "/release"), &document).await?
+            connections.post(&lock_path(name, "/release"), &document).await?
         }
         // The store trait has no reason for a break; the client's own log and events have it.
         ReleaseAuthority::Operator(fence) => {
@@ -45,7 +47,7 @@ pub(crate) async fn release(
                 alive: None,
                 wait_ms: Some(0),
             };
-            connections.post(&lock_path(&giving.name, "/break"), &document).await?
+            connections.post(&lock_path(name, "/break"), &document).await?
         }
         _ => {
             return Err(StoreError::not_done(

@@ -8,7 +8,7 @@ use leasehold_core::store::{RenewRequest, RenewResponse, StoreError, StoreErrorK
 
 use crate::connection::Connections;
 use crate::error;
-use crate::store::{escape_segment, lock_path};
+use crate::store::{CAPABILITIES, escape_segment, lock_path};
 use crate::wire::{ErrorCode, Renew, RenewBatch, RenewItem, Renewals, RenewedView, Secret, millis};
 
 // The daemon reads bodies of up to 16 KiB; the rest is room for the JSON around the items.
@@ -27,10 +27,16 @@ pub(crate) async fn renew(
     if let [only] = batch {
         return vec![renew_one(connections, only, within).await];
     }
+    // Every item starts as unknown, so that a missing result stays unknown.
+    let mut results: Vec<_> = (0..batch.len()).map(|_| Err(missing_result())).collect();
     let mut parts: Vec<RenewChunk<'_>> = Vec::new();
     let mut open: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, renewal) in batch.iter().enumerate() {
-        let (namespace, size) = (renewal.name.namespace(), json_size(renewal));
+        if let Err(refused) = CAPABILITIES.check_names(&renewal.names) {
+            results[at] = Err(refused);
+            continue;
+        }
+        let (namespace, size) = (renewal.names.first().namespace(), json_size(renewal));
         let fits = open.get(namespace).copied().filter(|part| {
             let part = &parts[*part];
             part.items.len() < MAX_BATCH_ITEMS && part.bytes + size <= MAX_BATCH_BYTES
@@ -44,8 +50,6 @@ pub(crate) async fn renew(
         parts[part].bytes += size;
     }
     let sent = join_all(parts.iter().map(|part| renew_chunk(connections, part, within))).await;
-    // Every item starts as unknown, so that a missing result stays unknown.
-    let mut results: Vec<_> = (0..batch.len()).map(|_| Err(missing_result())).collect();
     for (part, answers) in parts.iter().zip(sent) {
         for ((at, _), answer) in part.items.iter().zip(answers) {
             results[*at] = answer;
@@ -65,7 +69,7 @@ struct RenewChunk<'a> {
 fn json_size(renewal: &RenewRequest) -> usize {
     let quoted = |text: &str| serde_json::to_string(text).map_or(usize::MAX / 2, |json| json.len());
     // 120 bytes cover the other fields and the punctuation.
-    quoted(renewal.name.as_str()) + quoted(renewal.token.expose()) + 120
+    quoted(renewal.names.first().as_str()) + quoted(renewal.token.expose()) + 120
 }
 
 async fn renew_one(
@@ -73,6 +77,7 @@ async fn renew_one(
     renewal: &RenewRequest,
     within: Duration,
 ) -> Result<RenewResponse, StoreError> {
+    CAPABILITIES.check_names(&renewal.names)?;
     let document = Renew {
         token: Secret::new(renewal.token.expose()),
         fence: renewal.fence,
@@ -80,7 +85,7 @@ async fn renew_one(
         lock_delay_ms: Some(millis(renewal.lock_delay)),
         within_ms: Some(millis(within).max(1)),
     };
-    let answer = connections.post(&lock_path(&renewal.name, "/renew"), &document).await?;
+    let answer = connections.post(&lock_path(renewal.names.first(), "/renew"), &document).await?;
     if answer.status == 200 {
         return renew_result(answer.parse_document("renew")?);
     }
@@ -96,7 +101,7 @@ async fn renew_chunk(
     within: Duration,
 ) -> Vec<Result<RenewResponse, StoreError>> {
     let item = |(_, renewal): &(usize, &RenewRequest)| RenewItem {
-        name: renewal.name.to_string(),
+        name: renewal.names.first().to_string(),
         token: Secret::new(renewal.token.expose()),
         fence: renewal.fence,
         ttl_ms: renewal.ttl.as_millis(),
@@ -122,7 +127,7 @@ async fn renew_chunk(
 fn renew_result(view: RenewedView) -> Result<RenewResponse, StoreError> {
     match view {
         RenewedView::Extended { was_left_ms, .. } => {
-            Ok(RenewResponse::Extended { remaining_before: was_left_ms.map(Duration::from_millis) })
+            Ok(RenewResponse::extended(was_left_ms.map(Duration::from_millis)))
         }
         RenewedView::NotOwned => Ok(RenewResponse::NotOwned),
         RenewedView::Failed { cause, unknown, detail } => {

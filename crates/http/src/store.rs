@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, Promise, PromiseReport, ReleaseRequest,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, Promise, PromiseReport, ReleaseRequest,
     ReleaseResponse, RenewRequest, RenewResponse, Store, StoreError, WakeListener,
 };
 use leasehold_core::{Name, Token};
@@ -17,6 +17,18 @@ use crate::environment::Environment;
 use crate::options::HttpOptions;
 use crate::wake::WakeSubscription;
 use crate::{acquire, inspect, promise, release, renew};
+
+/// The capabilities of the best store that the wire can express. What the daemon's store cannot do is
+/// refused as *unsupported* when called. So a daemon that is down need not be asked first, and
+/// fail-open classes work without it.
+///
+/// The times are the defaults. A daemon whose store has a longer shortest TTL refuses shorter ones
+/// itself. A longer claim or expiry lag costs the waiter retries, never correctness.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities::new("http", Promise::Consensus)
+    .with_list()
+    .with_queue()
+    .with_cross_process()
+    .with_fence_survives_loss();
 
 // Everything else is percent-encoded, so that no name can leave its path segment.
 const SEGMENT_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~').remove(b':');
@@ -67,15 +79,8 @@ impl fmt::Debug for HttpStore {
 
 #[async_trait]
 impl Store for HttpStore {
-    /// The capabilities of the best store. What the daemon's store cannot do is refused as
-    /// *unsupported* when called. So a daemon that is down need not be asked first, and fail-open
-    /// classes work without it.
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("http", Promise::Consensus)
-            .with_list()
-            .with_queue()
-            .with_cross_process()
-            .with_fence_survives_loss()
+        CAPABILITIES
     }
 
     fn describe(&self) -> String {
@@ -102,7 +107,7 @@ impl Store for HttpStore {
         release::release(&self.connections, giving, within).await
     }
 
-    async fn inspect(&self, name: &Name, _within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, _within: Duration) -> Result<LeaseList, StoreError> {
         inspect::inspect(&self.connections, name).await
     }
 

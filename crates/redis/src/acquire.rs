@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Grant, Mode, ReleaseRequest, StoreError, StoreErrorKind,
+    AcquireRequest, AcquireResponse, BusyLease, Grant, ReleaseRequest, StoreError, StoreErrorKind,
 };
 use leasehold_core::types::{Fence, Ttl};
 use redis::Value;
 
-use crate::backend::Context;
+use crate::backend::{CAPABILITIES, Context};
 use crate::connection::{CallDeadline, Connection, as_text};
 use crate::error;
 use crate::keys::LockKeys;
@@ -26,14 +26,9 @@ pub(crate) async fn acquire(
     request: &AcquireRequest,
     within: Duration,
 ) -> Result<AcquireResponse, StoreError> {
-    if request.mode != Mode::Exclusive {
-        return Err(StoreError::not_done(
-            StoreErrorKind::Unsupported,
-            "the Redis store serves exclusive leases only; use a store that serves this mode",
-        ));
-    }
+    CAPABILITIES.check_acquire(request)?;
     let limit = CallDeadline::new(store.clock(), within);
-    let keys = store.keys().lock_keys(&request.name);
+    let keys = store.keys().lock_keys(request.names.first());
     let Some(wait) = request.queue else {
         return run_acquire(store, request, &keys, None, &limit).await;
     };
@@ -111,7 +106,7 @@ async fn wait_for_replicas(
         Ok(_) => error::unexpected_response("WAIT").message().to_owned(),
         Err(failure) => failure.message().to_owned(),
     };
-    let giving = ReleaseRequest::by_owner(request.name.clone(), request.token.clone());
+    let giving = ReleaseRequest::by_owner(request.names.clone(), request.token.clone());
     match crate::release::release(store, &giving, limit.remaining()).await {
         Ok(_) => Err(StoreError::not_done(
             StoreErrorKind::Overloaded,
@@ -143,7 +138,7 @@ fn parse_response(value: &Value) -> Result<AcquireResponse, StoreError> {
         // Fences travel as decimal text, because Lua counts in doubles (hazard R19).
         Value::BulkString(_) => {
             let fence = as_text(value).and_then(|fence| fence.parse().ok()).ok_or_else(nonsense)?;
-            Ok(AcquireResponse::Granted(Grant { fence, ttl: None }))
+            Ok(AcquireResponse::Granted(Grant::new(fence)))
         }
         Value::Array(parts) => {
             let [value, Value::Int(left), Value::Int(queued)] = parts.as_slice() else {
@@ -153,13 +148,12 @@ fn parse_response(value: &Value) -> Result<AcquireResponse, StoreError> {
                 Value::BulkString(bytes) => LockValue::parse(bytes),
                 _ => LockValue::wrong_type(),
             };
-            Ok(AcquireResponse::Busy(BusyLease {
-                holder: seen.holder,
-                class: seen.class,
-                fence: seen.fence,
-                remaining: pttl_to_remaining(*left),
-                queued: *queued == 1,
-            }))
+            let busy = BusyLease::new(seen.holder)
+                .with_class(seen.class)
+                .with_fence(seen.fence)
+                .with_remaining(pttl_to_remaining(*left))
+                .with_queued(*queued == 1);
+            Ok(AcquireResponse::Busy(busy))
         }
         _ => Err(nonsense()),
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::clock::Clock;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Backend, BackendInfo, Capabilities, Examination, Lease, LeaseList,
-    Promise, PromiseReport, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store,
+    AcquireRequest, AcquireResponse, Backend, BackendInfo, Capabilities, Examination, LeaseList, Promise,
+    PromiseReport, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store,
     StoreError, StoreLocation, WakeListener, redact,
 };
 use leasehold_core::testbed::SimProfile;
@@ -20,6 +20,12 @@ use crate::keys::KeyMap;
 use crate::options::RedisOptions;
 use crate::wake::WakeSubscription;
 use crate::{acquire, inspect, promise, release, renew};
+
+pub(crate) const CAPABILITIES: Capabilities = Capabilities::new("redis", Promise::Durable)
+    .with_list()
+    .with_queue()
+    .with_cross_process()
+    .with_fence_survives_loss();
 
 /// Leases on one Redis or Valkey server.
 ///
@@ -91,11 +97,7 @@ impl fmt::Debug for RedisStore {
 #[async_trait]
 impl Store for RedisStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("redis", Promise::Durable)
-            .with_list()
-            .with_queue()
-            .with_cross_process()
-            .with_fence_survives_loss()
+        CAPABILITIES
     }
 
     fn describe(&self) -> String {
@@ -122,7 +124,7 @@ impl Store for RedisStore {
         release::release(&self.context, giving, within).await
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
         inspect::inspect(&self.context, name, within).await
     }
 

@@ -20,11 +20,7 @@ const MAX_SCAN_STEPS: u32 = 20_000;
 /// Number of locks inspected in one batch.
 const INSPECT_BATCH_SIZE: usize = 128;
 
-pub(crate) async fn inspect(
-    store: &Context,
-    name: &Name,
-    within: Duration,
-) -> Result<Option<Lease>, StoreError> {
+pub(crate) async fn inspect(store: &Context, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
     let limit = CallDeadline::new(store.clock(), within);
     let keys = store.keys().lock_keys(name);
     let call = ScriptCall::inspect(vec![&keys.lock, &keys.queue]);
@@ -32,7 +28,7 @@ pub(crate) async fn inspect(
         let wire = store.request_slot.get_or_connect(&limit).await?;
         call.run(&store.request_slot, &wire, &limit).await
     };
-    parse_response(name, &look.await.map_err(error::into_not_done)?)
+    Ok(LeaseList::new(parse_response(name, &look.await.map_err(error::into_not_done)?)?))
 }
 
 pub(crate) async fn list(
@@ -56,7 +52,7 @@ pub(crate) async fn list(
             leases.extend(parse_response(name, &answer.map_err(error::into_not_done)?)?);
         }
     }
-    Ok(LeaseList { leases, truncated })
+    Ok(LeaseList::new(leases).with_truncated(truncated))
 }
 
 /// The first `limit` names in order, and whether there were more. Memory is bounded by `limit`.
@@ -132,13 +128,11 @@ fn parse_response(name: &Name, value: &Value) -> Result<Option<Lease>, StoreErro
         Value::BulkString(bytes) => LockValue::parse(bytes),
         _ => LockValue::wrong_type(),
     };
-    Ok(Some(Lease {
-        name: name.clone(),
-        holder: seen.holder,
-        class: seen.class,
-        fence: seen.fence,
-        remaining: pttl_to_remaining(*pttl),
-        age: None,
-        waiters: u64::try_from(*waiters).ok(),
-    }))
+    Ok(Some(
+        Lease::new(name.clone(), seen.holder)
+            .with_class(seen.class)
+            .with_fence(seen.fence)
+            .with_remaining(pttl_to_remaining(*pttl))
+            .with_waiters(u64::try_from(*waiters).ok()),
+    ))
 }

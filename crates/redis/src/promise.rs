@@ -92,7 +92,8 @@ pub(crate) fn derive_promise(
              connect replicas or lower it"
         ));
     }
-    Ok(PromiseReport { promise: if durable { Promise::Durable } else { Promise::Volatile }, limits: because })
+    let promise = if durable { Promise::Durable } else { Promise::Volatile };
+    Ok(PromiseReport::new(promise).with_limits(because))
 }
 
 #[cfg(test)]

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold_core::store::{
-    HANDOVER_CLAIM_TTL, ReleaseAuthority, ReleaseRequest, ReleaseResponse, StoreError, StoreErrorKind,
-};
+use leasehold_core::store::{ReleaseAuthority, ReleaseRequest, ReleaseResponse, StoreError, StoreErrorKind};
 use redis::Value;
 
-use crate::backend::Context;
+use crate::backend::{CAPABILITIES, Context};
 use crate::connection::CallDeadline;
 use crate::error;
 use crate::script::ScriptCall;
@@ -21,8 +19,9 @@ pub(crate) async fn release(
     request: &ReleaseRequest,
     within: Duration,
 ) -> Result<ReleaseResponse, StoreError> {
+    CAPABILITIES.check_names(&request.names)?;
     let limit = CallDeadline::new(store.clock(), within);
-    let keys = store.keys().lock_keys(&request.name);
+    let keys = store.keys().lock_keys(request.names.first());
     let (kind, claim, tombstone) = match &request.authority {
         ReleaseAuthority::Owner(token) => ("owner", token.expose().to_owned(), keys.tombstone(token)),
         // These have no tombstone. The script does not touch the key then, but Redis requires
@@ -42,7 +41,7 @@ pub(crate) async fn release(
         }
         _ => String::new(),
     };
-    let (claimed, channels) = (HANDOVER_CLAIM_TTL.as_millis().to_string(), channel_prefix());
+    let (claimed, channels) = (CAPABILITIES.claim_ttl.as_millis().to_string(), channel_prefix());
     let call = ScriptCall::release(
         vec![&keys.lock, &keys.fence, &tombstone, &keys.waiters_flag, &keys.queue, &keys.entries],
         vec![kind, &claim, &buried, &claimed, &channels],

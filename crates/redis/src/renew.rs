@@ -6,7 +6,7 @@ use leasehold_core::store::{RenewRequest, RenewResponse, StoreError, StoreErrorK
 use redis::Value;
 
 use crate::acquire::lease_millis;
-use crate::backend::Context;
+use crate::backend::{CAPABILITIES, Context};
 use crate::connection::CallDeadline;
 use crate::error;
 use crate::script::{ScriptCall, run_batch};
@@ -75,8 +75,9 @@ struct RenewArgs {
 
 impl RenewArgs {
     fn of(store: &Context, renewal: &RenewRequest) -> Result<Self, StoreError> {
+        CAPABILITIES.check_names(&renewal.names)?;
         Ok(Self {
-            key: store.keys().key(&renewal.name),
+            key: store.keys().key(renewal.names.first()),
             // Compare the whole value: a lease granted again to the same token is a new lease.
             value: format!("{}|{}", renewal.token.expose(), renewal.fence),
             millis: lease_millis(renewal.ttl, renewal.lock_delay)?.to_string(),
@@ -91,7 +92,7 @@ impl RenewArgs {
 fn parse_response(value: &Value) -> Result<RenewResponse, StoreError> {
     match value {
         Value::Int(-3) => Ok(RenewResponse::NotOwned),
-        Value::Int(left) => Ok(RenewResponse::Extended { remaining_before: pttl_to_remaining(*left) }),
+        Value::Int(left) => Ok(RenewResponse::extended(pttl_to_remaining(*left))),
         _ => Err(error::unexpected_response("a renewal")),
     }
 }

@@ -139,7 +139,7 @@ impl Engine {
             StoreRequest::Renew(_) => false,
             StoreRequest::Release(giving) => {
                 let now = self.clock_at(at);
-                let lease = self.table.inspect(&giving.name, now);
+                let lease = self.table.inspect(giving.names.first(), now);
                 // With waiters, the release removes a queue entry first, which frees memory.
                 let waited = lease.and_then(|lease| lease.waiters).is_some_and(|waiters| waiters > 0);
                 let buries = giving.tombstone.is_some() && !waited;
@@ -173,7 +173,7 @@ impl Engine {
             ask.lock_delay = Duration::ZERO;
             ask.ttl = Ttl::new(ask.ttl.get() / 2).unwrap_or(ask.ttl);
         }
-        let wire = (from.0, from.1, ask.name.clone());
+        let wire = (from.0, from.1, ask.names.first().clone());
         let micros = match (self.mistake, self.profile.fence_source) {
             (Mistake::CounterWithoutFloor, _) => {
                 ask.floor = None;
@@ -183,7 +183,7 @@ impl Engine {
             (_, FenceSource::DurableCounter) => self.clock_micros(at).max(self.highest_fence + 1),
             // A known connection and counter: the store does not read the clock again.
             (_, FenceSource::ServerClock)
-                if self.clock_read_on.contains(&wire) && self.counted_names.contains(&ask.name) =>
+                if self.clock_read_on.contains(&wire) && self.counted_names.contains(ask.names.first()) =>
             {
                 0
             }
@@ -191,7 +191,7 @@ impl Engine {
         };
         self.queue_entries.add(&ask, from);
         if self.mistake == Mistake::LastComeFirstServed && ask.queue.is_some() {
-            self.last_waiter.insert(ask.name.clone(), ask.token.clone());
+            self.last_waiter.insert(ask.names.first().clone(), ask.token.clone());
         }
         let answer = match self.table.acquire(&ask, now, micros) {
             Ok(answer) => answer,
@@ -202,10 +202,10 @@ impl Engine {
         };
         self.queue_entries.leave(&ask.token);
         self.clock_read_on.insert(wire);
-        self.counted_names.insert(ask.name.clone());
+        self.counted_names.insert(ask.names.first().clone());
         self.highest_fence = self.highest_fence.max(grant.fence.get());
         if self.mistake == Mistake::FenceRepeated {
-            let owner = (ask.token.holder().to_owned(), ask.name);
+            let owner = (ask.token.holder().to_owned(), ask.names.first().clone());
             grant.fence = *self.first_fences.entry(owner).or_insert(grant.fence);
         }
         StoreReply::Acquire(AcquireResponse::Granted(grant))
@@ -214,8 +214,8 @@ impl Engine {
     fn renew(&mut self, renewal: &RenewRequest, at: Nanos) -> RenewResponse {
         let now = self.clock_at(at);
         match self.mistake {
-            Mistake::RenewWithoutComparing => match self.table.inspect(&renewal.name, now) {
-                Some(_) => RenewResponse::Extended { remaining_before: None },
+            Mistake::RenewWithoutComparing => match self.table.inspect(renewal.names.first(), now) {
+                Some(_) => RenewResponse::extended(None),
                 None => RenewResponse::NotOwned,
             },
             Mistake::ShortLease => {
@@ -239,7 +239,9 @@ impl Engine {
         self.queue_entries.release(&giving);
         match mistake {
             Mistake::ReleaseWithoutComparing => {
-                if let Some(fence) = self.table.inspect(&giving.name, now).and_then(|lease| lease.fence) {
+                if let Some(fence) =
+                    self.table.inspect(giving.names.first(), now).and_then(|lease| lease.fence)
+                {
                     giving.authority = ReleaseAuthority::Operator(fence);
                 }
             }
@@ -259,17 +261,17 @@ impl Engine {
         };
         // Redis publishes and counts the receivers. SQLite looks for the waiter's wake-up socket.
         let dead_too = self.mistake == Mistake::DeadWaiterKeepsLease;
-        let served = self.last_waiter.get(&giving.name).cloned();
+        let served = self.last_waiter.get(giving.names.first()).cloned();
         let reached =
             |token: &Token| (dead_too || alive(token)) && served.as_ref().is_none_or(|last| last == token);
         let (given, woken) = self.table.release(&giving, now, micros, reached);
         if let Some(token) = &woken {
-            let fence = self.table.inspect(&giving.name, now).and_then(|lease| lease.fence);
+            let fence = self.table.inspect(giving.names.first(), now).and_then(|lease| lease.fence);
             self.highest_fence = self.highest_fence.max(fence.map_or(0, Fence::get));
-            self.counted_names.insert(giving.name.clone());
+            self.counted_names.insert(giving.names.first().clone());
             if dead_too {
                 // Confirm in the dead waiter's name, so that the lease is not passed on.
-                let confirm = AcquireRequest::new(giving.name.clone(), token.clone(), Ttl::MAX);
+                let confirm = AcquireRequest::new(giving.names.clone(), token.clone(), Ttl::MAX);
                 let _ = self.table.acquire(&confirm, now, micros);
             }
         }
@@ -284,7 +286,7 @@ impl Engine {
 
     /// Extends the lease that an undo should end; for [`Mistake::UndoRenews`].
     fn renew_instead(&mut self, giving: &ReleaseRequest, now: Moment) -> bool {
-        let lease = self.table.inspect(&giving.name, now);
+        let lease = self.table.inspect(giving.names.first(), now);
         let (ReleaseAuthority::Owner(token), Some(fence)) =
             (&giving.authority, lease.and_then(|lease| lease.fence))
         else {
@@ -293,13 +295,7 @@ impl Engine {
         let Ok(ttl) = Ttl::new(Duration::from_secs(10)) else {
             return false;
         };
-        let renewal = RenewRequest {
-            name: giving.name.clone(),
-            token: token.clone(),
-            fence,
-            ttl,
-            lock_delay: Duration::ZERO,
-        };
+        let renewal = RenewRequest::new(giving.names.clone(), token.clone(), fence, ttl);
         matches!(self.table.renew(&renewal, now), RenewResponse::Extended { .. })
     }
 

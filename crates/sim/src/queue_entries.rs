@@ -27,7 +27,7 @@ impl QueueEntries {
     /// Records a request that queues if the name is busy.
     pub(super) fn add(&mut self, ask: &AcquireRequest, from: (usize, u32)) {
         if ask.queue.is_some() && !self.0.contains_key(&ask.token) {
-            let place = QueueEntry { name: ask.name.clone(), from, left: false, rejoined: false };
+            let place = QueueEntry { name: ask.names.first().clone(), from, left: false, rejoined: false };
             self.0.insert(ask.token.clone(), place);
         }
     }
@@ -134,7 +134,7 @@ mod tests {
 
         /// Leaves without a tombstone, like a hold that knows of no request under way.
         fn leave_queue(&mut self) {
-            let giving = ReleaseRequest::by_owner(self.ask.name.clone(), self.ask.token.clone());
+            let giving = ReleaseRequest::by_owner(self.ask.names.clone(), self.ask.token.clone());
             self.places.release(&giving);
             self.table.release(&giving, NOW, 0, |_| true);
         }

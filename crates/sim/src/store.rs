@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, ReleaseRequest, ReleaseResponse, RenewRequest,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, ReleaseRequest, ReleaseResponse, RenewRequest,
     RenewResponse, Store, StoreError, StoreErrorKind, WakeListener, WakeRegistry,
 };
 use leasehold_core::testbed::SimProfile;
@@ -116,9 +116,9 @@ impl Store for SimStore {
         }
     }
 
-    async fn inspect(&self, name: &Name, _within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, _within: Duration) -> Result<LeaseList, StoreError> {
         let state = self.world.lock();
-        Ok(state.engine.lease(name, state.now))
+        Ok(LeaseList::new(state.engine.lease(name, state.now)))
     }
 
     fn listen(&self, _name: &Name, token: &Token) -> WakeListener {

@@ -165,7 +165,7 @@ impl WorldState {
                 }
                 match (&verb, &reply) {
                     (StoreRequest::Acquire(ask), StoreReply::Acquire(AcquireResponse::Granted(_))) => {
-                        self.record_owner(&ask.name, &ask.token, ((slot, life), again));
+                        self.record_owner(ask.names.first(), &ask.token, ((slot, life), again));
                     }
                     (StoreRequest::Acquire(ask), StoreReply::Acquire(AcquireResponse::Busy(_))) if again => {
                         self.engine.queue_entries.mark_rejoined(&ask.token);
@@ -173,7 +173,7 @@ impl WorldState {
                     (StoreRequest::Release(giving), _) => {
                         if let Some(token) = &woken {
                             let by = self.engine.queue_entries.process_of(token).unwrap_or((slot, life));
-                            self.record_owner(&giving.name, token, (by, false));
+                            self.record_owner(giving.names.first(), token, (by, false));
                         }
                     }
                     _ => {}

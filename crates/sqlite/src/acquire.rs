@@ -1,25 +1,12 @@
 //! The acquire operation.
 
 use leasehold_core::Fence;
-use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Grant, Mode, StoreError, StoreErrorKind,
-};
+use leasehold_core::store::{AcquireRequest, AcquireResponse, BusyLease, Grant};
 
 use crate::error::StepError;
-use crate::lease::{self, Requester};
+use crate::lease::{self, LiveLease, Requester};
 use crate::step::{self, Step};
 use crate::waiter;
-
-/// Refuses modes that this store does not support, before the job is queued.
-pub(crate) fn check(request: &AcquireRequest) -> Result<(), StoreError> {
-    match request.mode {
-        Mode::Exclusive => Ok(()),
-        _ => Err(StoreError::not_done(
-            StoreErrorKind::Unsupported,
-            "the SQLite store grants exclusive leases only: use another store for shared leases and permits",
-        )),
-    }
-}
 
 /// Runs the four cases of [`Store::acquire`](leasehold_core::store::Store::acquire), in order.
 /// `address` names the socket that receives wake-ups for this client.
@@ -35,29 +22,23 @@ pub(crate) fn run(
     }
     let taker = Requester { holder: request.token.holder(), class: request.token.class(), owner: &owner };
     let floor = request.floor.map_or(0, Fence::get);
-    match lease::find(step, &request.name)? {
+    match lease::find(step, request.names.first())? {
         Some(live) if live.owner == owner => {
             // The same token asks again, for example after a lost response: same lease, same fence.
-            lease::extend(step, &request.name, request.store_ttl())?;
+            lease::extend(step, request.names.first(), request.store_ttl())?;
             Ok(granted_response(live.fence))
         }
         Some(live) => {
             if let Some(stay) = request.queue {
-                waiter::enqueue(step, &request.name, &taker, address, floor, stay)?;
+                waiter::enqueue(step, request.names.first(), &taker, address, floor, stay)?;
             }
-            Ok(AcquireResponse::Busy(BusyLease {
-                holder: live.holder,
-                class: Some(live.class),
-                fence: Some(live.fence),
-                remaining: Some(live.remaining),
-                queued: request.queue.is_some(),
-            }))
+            Ok(busy_response(live, request.queue.is_some()))
         }
         None => {
-            let fence = lease::grant(step, &request.name, &taker, floor, request.store_ttl())?;
+            let fence = lease::grant(step, request.names.first(), &taker, floor, request.store_ttl())?;
             // Remove the queue entry in the same step, or the next release would hand the
             // lease over to its own holder.
-            waiter::remove_owner(step, &request.name, &owner)?;
+            waiter::remove_owner(step, request.names.first(), &owner)?;
             Ok(granted_response(fence))
         }
     }
@@ -73,7 +54,7 @@ pub(crate) fn answer_poll_by_read(
     let owner = step::owner_hash(&request.token);
     // If hundreds of waiters took the write lock for every poll, the next
     // holder would wait behind them.
-    let (Some(stay), Some(live)) = (request.queue, lease::find(step, &request.name)?) else {
+    let (Some(stay), Some(live)) = (request.queue, lease::find(step, request.names.first())?) else {
         return Ok(None);
     };
     if live.owner == owner || has_tombstone(step, request, &owner)? {
@@ -82,30 +63,33 @@ pub(crate) fn answer_poll_by_read(
     // The queue entry must outlive the next poll and name the current socket. A higher floor must
     // be stored, because the hand-over uses it. It need not be if the counter is already past it.
     let floor = request.floor.map_or(0, Fence::get);
-    match waiter::find_entry(step, &request.name, &owner)? {
+    match waiter::find_entry(step, request.names.first(), &owner)? {
         Some(place)
             if place.remaining >= stay / 2
                 && place.address.as_deref() == address
                 && floor <= place.floor.max(live.fence.get()) =>
         {
-            Ok(Some(AcquireResponse::Busy(BusyLease {
-                holder: live.holder,
-                class: Some(live.class),
-                fence: Some(live.fence),
-                remaining: Some(live.remaining),
-                queued: true,
-            })))
+            Ok(Some(busy_response(live, true)))
         }
         _ => Ok(None),
     }
 }
 
 fn granted_response(fence: Fence) -> AcquireResponse {
-    AcquireResponse::Granted(Grant { fence, ttl: None })
+    AcquireResponse::Granted(Grant::new(fence))
+}
+
+fn busy_response(live: LiveLease, queued: bool) -> AcquireResponse {
+    let busy = BusyLease::new(live.holder)
+        .with_class(live.class)
+        .with_fence(live.fence)
+        .with_remaining(live.remaining)
+        .with_queued(queued);
+    AcquireResponse::Busy(busy)
 }
 
 fn has_tombstone(step: &Step<'_>, request: &AcquireRequest, owner: &str) -> Result<bool, StepError> {
     Ok(step
         .prepare_cached("SELECT 1 FROM tombstones WHERE owner = ?1 AND name = ?2 AND expires_ns > ?3")?
-        .exists((owner, request.name.as_str(), step.now()))?)
+        .exists((owner, request.names.first().as_str(), step.now()))?)
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Backend, BackendInfo, Capabilities, Examination, Lease, LeaseList,
-    Promise, PromiseReport, ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
+    AcquireRequest, AcquireResponse, Backend, BackendInfo, Capabilities, Examination, LeaseList, Promise,
+    PromiseReport, ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
     SharedStore, Store, StoreError, StoreErrorKind, StoreLocation, WakeListener,
 };
 use leasehold_core::testbed::SimProfile;
@@ -26,6 +26,12 @@ use crate::options::{Durability, SqliteOptions};
 use crate::wake::WakeSender;
 use crate::worker::{Priority, Worker};
 use crate::{acquire, boot, error, inspect, promise, release, renew, step};
+
+pub(crate) const CAPABILITIES: Capabilities = Capabilities::new("sqlite", Promise::Durable)
+    .with_list()
+    .with_queue()
+    .with_cross_process()
+    .with_fence_survives_loss();
 
 /// Leases in one SQLite file that several processes on one host share.
 ///
@@ -100,11 +106,7 @@ fn create_and_resolve(mut options: SqliteOptions) -> Result<(SqliteOptions, File
 #[async_trait]
 impl Store for SqliteStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("sqlite", Promise::Durable)
-            .with_list()
-            .with_queue()
-            .with_cross_process()
-            .with_fence_survives_loss()
+        CAPABILITIES
     }
 
     fn describe(&self) -> String {
@@ -112,7 +114,8 @@ impl Store for SqliteStore {
     }
 
     async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        acquire::check(ask)?;
+        // Before the job is queued.
+        CAPABILITIES.check_acquire(ask)?;
         let (ask, post) = (ask.clone(), Arc::clone(&self.wake_sender));
         self.writer
             .run(Priority::Normal, within, move |session, left| {
@@ -152,7 +155,7 @@ impl Store for SqliteStore {
             })
             .await;
         match asked {
-            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Ok(answers) => answers,
             // The batch is one transaction, so all its items share the error.
             Err(failure) => {
                 let failure = Arc::new(failure);
@@ -166,6 +169,7 @@ impl Store for SqliteStore {
         giving: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
+        CAPABILITIES.check_names(&giving.names)?;
         let (giving, post) = (giving.clone(), Arc::clone(&self.wake_sender));
         self.writer
             .run(Priority::High, within, move |session, left| {
@@ -184,7 +188,7 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
         let name = name.clone();
         self.reader
             .run(Priority::High, within, move |session, left| {

@@ -13,10 +13,10 @@ const SELECT_LEASE: &str = "SELECT name, holder, class, fence, granted_ns, expir
         (SELECT count(*) FROM waiters WHERE waiters.name = leases.name AND waiters.expires_ns > ?2)
      FROM leases WHERE expires_ns > ?2 AND ";
 
-pub(crate) fn inspect_name(step: &Step<'_>, name: &Name) -> Result<Option<Lease>, StepError> {
+pub(crate) fn inspect_name(step: &Step<'_>, name: &Name) -> Result<LeaseList, StepError> {
     let mut statement = step.prepare_cached(&format!("{SELECT_LEASE} name = ?1"))?;
     let mut rows = statement.query((name.as_str(), step.now()))?;
-    rows.next()?.map(|row| read_lease(step, row)).transpose()
+    Ok(LeaseList::new(rows.next()?.map(|row| read_lease(step, row)).transpose()?))
 }
 
 /// Reads live leases whose names start with `prefix`.
@@ -45,19 +45,17 @@ fn read_lease(step: &Step<'_>, row: &Row<'_>) -> Result<Lease, StepError> {
     let name: String = row.get(0)?;
     let (fence, granted, expires, waiters): (i64, i64, i64, i64) =
         (row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?);
-    Ok(Lease {
-        name: Name::new(&name).map_err(|error| {
-            StoreError::not_done(
-                StoreErrorKind::Corrupt,
-                "the database holds a name Leasehold never writes: was it edited by hand?",
-            )
-            .with_source(error)
-        })?,
-        holder: row.get(1)?,
-        class: Some(row.get(2)?),
-        fence: Some(counter::fence_from_column(fence)?),
-        remaining: Some(step.until(expires)),
-        age: Some(step.since(granted)),
-        waiters: Some(u64::try_from(waiters).unwrap_or(0)),
-    })
+    let name = Name::new(&name).map_err(|error| {
+        StoreError::not_done(
+            StoreErrorKind::Corrupt,
+            "the database holds a name Leasehold never writes: was it edited by hand?",
+        )
+        .with_source(error)
+    })?;
+    Ok(Lease::new(name, row.get::<_, String>(1)?)
+        .with_class(row.get::<_, String>(2)?)
+        .with_fence(counter::fence_from_column(fence)?)
+        .with_remaining(step.until(expires))
+        .with_age(step.since(granted))
+        .with_waiters(u64::try_from(waiters).unwrap_or(0)))
 }

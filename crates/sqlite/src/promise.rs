@@ -23,5 +23,5 @@ pub(crate) fn report(filesystem: Filesystem, durability: Durability) -> PromiseR
                 .to_owned(),
         );
     }
-    PromiseReport { promise: Promise::Durable, limits }
+    PromiseReport::new(Promise::Durable).with_limits(limits)
 }

@@ -2,10 +2,11 @@
 //!
 //! The next waiter gets the lease in the same transaction that frees it, for the time it needs to
 //! confirm. A waiter of a dead process is recognised by its dead socket and skipped at once. A
-//! waiter that is merely stopped costs the queue one [`HANDOVER_CLAIM_TTL`].
+//! waiter that is merely stopped costs the queue one claim time.
 
-use leasehold_core::store::{HANDOVER_CLAIM_TTL, ReleaseAuthority, ReleaseRequest, ReleaseResponse};
+use leasehold_core::store::{ReleaseAuthority, ReleaseRequest, ReleaseResponse};
 
+use crate::backend::CAPABILITIES;
 use crate::error::StepError;
 use crate::lease::{self, LiveLease, Requester};
 use crate::step::{self, Step};
@@ -23,11 +24,12 @@ pub(crate) fn run(
     request: &ReleaseRequest,
     wake_sender: &WakeSender,
 ) -> Result<(ReleaseResponse, Option<PendingWake>), StepError> {
-    let live = lease::find(step, &request.name)?;
+    let name = request.names.first();
+    let live = lease::find(step, name)?;
     let matches = match &request.authority {
         ReleaseAuthority::Owner(token) => {
             let owner = step::owner_hash(token);
-            waiter::remove_owner(step, &request.name, &owner)?;
+            waiter::remove_owner(step, name, &owner)?;
             // Also if the token owns nothing now: its acquire request may still be on its way.
             insert_tombstone(step, request, &owner)?;
             live.as_ref().is_some_and(|live| live.owner == owner)
@@ -37,7 +39,7 @@ pub(crate) fn run(
             live.as_ref().is_some_and(|live: &LiveLease| live.fence == *fence)
         }
         ReleaseAuthority::Waiter(token) => {
-            waiter::remove_owner(step, &request.name, &step::owner_hash(token))?;
+            waiter::remove_owner(step, name, &step::owner_hash(token))?;
             false
         }
         // An authority from a later version of the contract: this store cannot check it.
@@ -56,7 +58,7 @@ fn insert_tombstone(step: &Step<'_>, request: &ReleaseRequest, owner: &str) -> R
         step.prepare_cached(
             "INSERT OR REPLACE INTO tombstones (owner, name, expires_ns) VALUES (?1, ?2, ?3)",
         )?
-        .execute((owner, request.name.as_str(), step.after(stay)))?;
+        .execute((owner, request.names.first().as_str(), step.after(stay)))?;
     }
     Ok(())
 }
@@ -66,7 +68,7 @@ fn hand_over(
     request: &ReleaseRequest,
     wake_sender: &WakeSender,
 ) -> Result<Option<PendingWake>, StepError> {
-    let name = &request.name;
+    let name = request.names.first();
     for _ in 0..MAX_SKIPPED_PROCESSES {
         let Some(next) = waiter::first_live(step, name)? else {
             break;
@@ -84,7 +86,7 @@ fn hand_over(
         };
         let Waiter { place, owner, .. } = &next;
         let taker = Requester { holder: &next.holder, class: &next.class, owner };
-        lease::grant(step, name, &taker, next.floor, HANDOVER_CLAIM_TTL)?;
+        lease::grant(step, name, &taker, next.floor, CAPABILITIES.claim_ttl)?;
         waiter::remove_at(step, *place)?;
         return Ok(Some(PendingWake::new(next.owner, route)));
     }

@@ -1,5 +1,4 @@
 use leasehold_core::Fence;
-use leasehold_core::store::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::Secret;
@@ -81,19 +80,6 @@ pub enum ModeWord {
     Shared,
     /// At most as many holders as `permits` says.
     Permits,
-}
-
-impl ModeWord {
-    /// Splits a mode into the two JSON fields; `None` if this version has no word for it.
-    #[must_use]
-    pub fn from_mode(mode: Mode) -> Option<(Self, Option<u32>)> {
-        match mode {
-            Mode::Exclusive => Some((Self::Exclusive, None)),
-            Mode::Shared => Some((Self::Shared, None)),
-            Mode::Permits { of } => Some((Self::Permits, Some(of))),
-            _ => None,
-        }
-    }
 }
 
 /// The lock was granted.

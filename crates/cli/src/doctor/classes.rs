@@ -103,12 +103,10 @@ mod tests {
 
     fn findings(policy: &str, trip: Duration, promise: Option<Promise>) -> Vec<Finding> {
         let book = PolicyBook::from_text(policy, "p.toml").unwrap();
-        let mut found = Examination {
-            round_trip: Some(trip),
-            promised: promise
-                .map(|promise| PromiseReport { promise, limits: vec!["appendonly is off".into()] }),
-            ..Examination::default()
-        };
+        let mut found = Examination::default();
+        found.round_trip = Some(trip);
+        found.promised =
+            promise.map(|promise| PromiseReport::new(promise).with_limits(vec!["appendonly is off".into()]));
         check_classes(&book, &mut found);
         found.findings
     }

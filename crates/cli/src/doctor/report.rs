@@ -65,9 +65,9 @@ fn write_text(
     writeln!(out, "{url}: promises {promise}{trip}")?;
     for finding in &found.findings {
         let colour = match finding.severity {
-            Severity::Breaks => AnsiColor::Red,
-            Severity::Risk => AnsiColor::Yellow,
             Severity::Note => AnsiColor::Cyan,
+            Severity::Risk => AnsiColor::Yellow,
+            _ => AnsiColor::Red,
         };
         let style = Style::new().bold().fg_color(Some(colour.into()));
         let accepted = args.accept.iter().any(|code| code == finding.code);

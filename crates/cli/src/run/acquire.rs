@@ -52,7 +52,8 @@ pub(crate) async fn acquire(
 async fn announce_waiting(locks: &Locks, name: &Name) -> std::convert::Infallible {
     BootClock.sleep(WAIT_NOTICE_DELAY).await;
     if std::io::stderr().is_terminal()
-        && let Ok(Some(lease)) = locks.store().inspect(name, WAIT_NOTICE_DELAY).await
+        && let Ok(found) = locks.store().inspect(name, WAIT_NOTICE_DELAY).await
+        && let Some(lease) = found.into_first()
     {
         let age = lease.age.map_or_else(String::new, |age| format!(" for {}", short_duration(age)));
         print_message(&format!("waiting for {name}, held by {}{age}", lease.holder));
@@ -77,7 +78,7 @@ pub(crate) fn busy_message(busy: &Busy) -> String {
 /// The error for an acquire without a result.
 pub(crate) fn acquire_error(error: &Error, store: String) -> anyhow::Error {
     match error {
-        Error::Unavailable { name, class, cause, message, retry_after } => anyhow::anyhow!(
+        Error::Unavailable { name, class, cause, message, retry_after, .. } => anyhow::anyhow!(
             "cannot lock {name}: {store} is unavailable ({cause}: {message})\n\
              class {class} is fail-closed, so the command did not run\n\
              check the store and the network (leasehold doctor) and try again after {}",

@@ -206,15 +206,12 @@ mod tests {
     use crate::events::DaemonEvent;
 
     fn lease(name: &str, fence: u64, left: u64, waiters: u64) -> Lease {
-        Lease {
-            name: Name::new(name).unwrap(),
-            holder: format!("host:{fence}"),
-            class: Some("scheduler".into()),
-            fence: Fence::new(fence),
-            remaining: Some(Duration::from_secs(left)),
-            age: Some(Duration::from_secs(90)),
-            waiters: Some(waiters),
-        }
+        Lease::new(Name::new(name).unwrap(), format!("host:{fence}"))
+            .with_class("scheduler".to_owned())
+            .with_fence(Fence::new(fence))
+            .with_remaining(Duration::from_secs(left))
+            .with_age(Duration::from_secs(90))
+            .with_waiters(waiters)
     }
 
     fn at(seconds: u64) -> Moment {

@@ -9,7 +9,7 @@ use leasehold_core::clock::run_until;
 use leasehold_core::store::{AcquireResponse, ReleaseResponse};
 
 use crate::case::CaseResult;
-use crate::client::{EXPIRY_SLACK, TestClient, long_ttl};
+use crate::client::{TestClient, expiry_slack, long_ttl};
 use crate::fixture::Fixture;
 use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 
@@ -49,7 +49,7 @@ pub async fn asking_again_restarts_the_ttl(fixture: &dyn Fixture) -> CaseResult 
             first.fence,
             again.fence
         );
-        fixture.wait(first.lifetime + EXPIRY_SLACK).await;
+        fixture.wait(first.lifetime + expiry_slack(&store)).await;
         a.expect_still_held(again.fence).await?;
         Ok(Pace::Conclusive)
     })

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use leasehold_core::store::AcquireResponse;
 
 use crate::case::CaseResult;
-use crate::client::{EXPIRY_SLACK, TestClient, long_ttl};
+use crate::client::{TestClient, expiry_slack, long_ttl};
 use crate::fixture::Fixture;
 use crate::pace::{Attempt, Pace, Stopwatch, retry_if_too_slow};
 use crate::polling::wait_for;
@@ -114,7 +114,7 @@ pub async fn trap_05_stopped_past_its_ttl_then_continued(fixture: &dyn Fixture) 
     // It is stopped between two commands: stopped inside a transaction, it
     // could keep a file locked.
     other.stop()?;
-    fixture.wait(ttl + EXPIRY_SLACK).await;
+    fixture.wait(ttl + expiry_slack(&store)).await;
     let a = TestClient::new(&store, "job:1", "a")?;
     let ours = wait_until_granted(&a).await?;
     ensure!(ours > theirs, "I2: the stopped holder has {theirs}, the next one was granted {ours}");

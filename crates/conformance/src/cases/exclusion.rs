@@ -1,10 +1,17 @@
 //! One holder at a time (invariant I1), and names do not affect each other (I12).
 
-use anyhow::{bail, ensure};
-use leasehold_core::store::{AcquireRequest, AcquireResponse, Mode, StoreErrorKind};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use leasehold_core::NameSet;
+use leasehold_core::store::{
+    AcquireRequest, AcquireResponse, Mode, ReleaseRequest, RenewRequest, RenewResponse, StoreError,
+    StoreErrorKind,
+};
 
 use crate::case::CaseResult;
-use crate::client::{CALL_TIMEOUT, EXPIRY_SLACK, TestClient, long_ttl};
+use crate::client::{CALL_TIMEOUT, TestClient, expiry_slack, long_ttl, single_response};
 use crate::fixture::Fixture;
 
 /// While one token holds a name, another gets *busy*, even one of the same holder.
@@ -43,12 +50,12 @@ pub async fn trap_13_two_candidates_on_one_expired_lease_exactly_one_wins(
     fixture: &dyn Fixture,
 ) -> CaseResult {
     let handles = [fixture.open().await?, fixture.open().await?];
-    let mut longest = EXPIRY_SLACK;
+    let mut longest = Duration::ZERO;
     // Several names, because a race that is lost only sometimes must show in one run.
     let names: Vec<_> = (0..10).map(|number| format!("expired:{number}")).collect();
     for name in &names {
         let got = TestClient::new(&handles[0], name, "gone")?.expect_granted(fixture.short_ttl()).await?;
-        longest = longest.max(got.lifetime + EXPIRY_SLACK);
+        longest = longest.max(got.lifetime + expiry_slack(&handles[0]));
     }
     fixture.wait(longest).await;
     for name in &names {
@@ -110,17 +117,66 @@ pub async fn a_second_handle_sees_the_same_leases(fixture: &dyn Fixture) -> Case
 pub async fn unsupported_modes_are_refused(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let can = store.capabilities();
-    for (served, mode) in [(can.shared, Mode::Shared), (can.permits, Mode::Permits { of: 3 })] {
+    for (served, mode) in [(can.shared, Mode::Shared), (can.permits, Mode::permits(3, 1)?)] {
         let asker = TestClient::new(&store, "job:1", "a")?;
-        let ask = AcquireRequest { mode, ..asker.acquire_request(long_ttl()) };
+        let ask = asker.acquire_request(long_ttl()).with_mode(mode);
         match store.acquire(&ask, CALL_TIMEOUT).await {
             Ok(AcquireResponse::Granted(_)) if served => asker.expect_released().await?,
-            Err(refused) if !served && refused.kind == StoreErrorKind::Unsupported && !refused.unknown => {}
-            other => bail!("served: {served}, and an ask for {mode:?} got {other:?}"),
+            other if served => bail!("{mode:?} is served, and an ask for it got {other:?}"),
+            other => expect_unsupported(&format!("an ask for {mode:?}"), &other)?,
         }
     }
     // The refused requests left nothing behind.
     TestClient::new(&store, "job:1", "b")?.expect_granted(long_ttl()).await?;
+    Ok(())
+}
+
+/// A store that serves one name per lease refuses requests for several, and changes none of them.
+pub async fn several_names_are_refused_unless_served(fixture: &dyn Fixture) -> CaseResult {
+    let store = fixture.open().await?;
+    if store.capabilities().several_names {
+        return Ok(());
+    }
+    let a = TestClient::new(&store, "job:1", "a")?;
+    let (b, next) = (TestClient::new(&store, "job:2", "b")?, TestClient::new(&store, "job:2", "next")?);
+    let got = a.expect_granted(long_ttl()).await?;
+    let both = NameSet::new([a.name.clone(), b.name.clone()])?;
+    let free = NameSet::new([b.name.clone(), leasehold_core::Name::new("job:3")?])?;
+    for names in [&both, &free] {
+        let ask = AcquireRequest::new(names.clone(), b.token.clone(), long_ttl());
+        expect_unsupported("an acquire", &store.acquire(&ask, CALL_TIMEOUT).await)?;
+    }
+    // The refused item comes first: it must not cost the other one its renewal.
+    let several = RenewRequest::new(both.clone(), a.token.clone(), got.fence, long_ttl());
+    let batch = [several.clone(), a.renew_request(got.fence, long_ttl())];
+    let mut answers = store.renew(&batch, CALL_TIMEOUT).await;
+    let renewed = answers.pop().context("a batch of two renewals got no answer")?;
+    ensure!(
+        matches!(renewed, Ok(RenewResponse::Extended { .. })),
+        "I4: beside a renewal that is not served, the owner's own got {renewed:?}"
+    );
+    expect_unsupported("a renewal in a batch", &single_response(answers)?)?;
+    expect_unsupported("a renewal", &single_response(store.renew(&[several], CALL_TIMEOUT).await)?)?;
+    for giving in [
+        ReleaseRequest::undo(both.clone(), a.token.clone()),
+        ReleaseRequest::by_operator(both.clone(), got.fence),
+        ReleaseRequest::leave_queue(both, a.token.clone()),
+    ] {
+        expect_unsupported("a release", &store.release(&giving, CALL_TIMEOUT).await)?;
+    }
+    a.expect_still_held(got.fence).await?;
+    // A refused undo leaves no tombstone.
+    a.expect_granted(long_ttl()).await?;
+    // Nothing was locked half-way.
+    next.expect_granted(long_ttl()).await?;
+    Ok(())
+}
+
+/// Fails unless the request was refused as unsupported, definitely.
+fn expect_unsupported<T: Debug>(what: &str, answer: &Result<T, StoreError>) -> CaseResult {
+    let refused =
+        matches!(answer, Err(refused) if refused.kind == StoreErrorKind::Unsupported && !refused.unknown);
+    ensure!(refused, "{what} is not served; it must be refused as unsupported and got {answer:?}");
     Ok(())
 }
 
@@ -132,7 +188,7 @@ async fn count_granted(
         match raced?? {
             AcquireResponse::Granted(_) => winners += 1,
             AcquireResponse::Busy(_) => {}
-            AcquireResponse::Void => bail!("a token that was not undone was answered `Void`"),
+            other => bail!("a token that was not undone was answered {other:?}"),
         }
     }
     Ok(winners)

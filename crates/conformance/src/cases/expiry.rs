@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use leasehold_core::store::{AcquireRequest, AcquireResponse, RenewRequest, RenewResponse};
+use leasehold_core::store::{AcquireResponse, RenewResponse};
 
 use crate::case::CaseResult;
-use crate::client::{CALL_TIMEOUT, EXPIRY_SLACK, TestClient, long_ttl, single_response};
+use crate::client::{CALL_TIMEOUT, TestClient, expiry_slack, long_ttl, single_response};
 use crate::fixture::Fixture;
 use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 
@@ -14,12 +14,16 @@ use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 pub async fn free_after_the_ttl(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let got = TestClient::new(&store, "job:1", "gone")?.expect_granted(fixture.short_ttl()).await?;
-    fixture.wait(got.lifetime + EXPIRY_SLACK).await;
+    fixture.wait(got.lifetime + expiry_slack(&store)).await;
     let next = TestClient::new(&store, "job:1", "next")?;
     match next.acquire(long_ttl()).await? {
         AcquireResponse::Granted(_) => Ok(()),
         other => {
-            bail!("L1: a lease of {:?} is not free {EXPIRY_SLACK:?} after its end: {other:?}", got.lifetime)
+            bail!(
+                "L1: a lease of {:?} is not free {:?} after its end: {other:?}",
+                got.lifetime,
+                expiry_slack(&store)
+            )
         }
     }
 }
@@ -52,17 +56,18 @@ pub async fn lock_delay_keeps_an_unreleased_name_shut(fixture: &dyn Fixture) -> 
     retry_if_too_slow(fixture, async |attempt: Attempt| {
         let name = attempt.name("delayed");
         let holder = TestClient::new(&store, &name, "holder")?;
-        let ask = AcquireRequest { lock_delay: attempt.ttl.get(), ..holder.acquire_request(attempt.ttl) };
+        let ask = holder.acquire_request(attempt.ttl).with_lock_delay(attempt.ttl.get());
         let watch = Stopwatch::start(fixture);
         let got = holder.expect_granted_with(&ask).await?;
         let next = TestClient::new(&store, &name, "next")?;
         let checks = expect_busy_until(fixture, &next, &watch, attempt.ttl.get(), got.lifetime).await?;
-        fixture.wait(got.lifetime + EXPIRY_SLACK).await;
+        fixture.wait(got.lifetime + expiry_slack(&store)).await;
         let answer = next.acquire(long_ttl()).await?;
         ensure!(
             matches!(answer, AcquireResponse::Granted(_)),
-            "L1: a lease kept for {:?} is not free {EXPIRY_SLACK:?} after its end: {answer:?}",
-            got.lifetime
+            "L1: a lease kept for {:?} is not free {:?} after its end: {answer:?}",
+            got.lifetime,
+            expiry_slack(&store)
         );
         Ok(if checks > 0 { Pace::Conclusive } else { Pace::TooSlow })
     })
@@ -73,7 +78,7 @@ pub async fn lock_delay_keeps_an_unreleased_name_shut(fixture: &dyn Fixture) -> 
 pub async fn lock_delay_ends_with_a_release(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
-    let ask = AcquireRequest { lock_delay: Duration::from_secs(600), ..a.acquire_request(long_ttl()) };
+    let ask = a.acquire_request(long_ttl()).with_lock_delay(Duration::from_secs(600));
     a.expect_granted_with(&ask).await?;
     a.expect_released().await?;
     b.expect_granted(long_ttl()).await?;
@@ -88,21 +93,21 @@ pub async fn lock_delay_goes_with_a_renewal(fixture: &dyn Fixture) -> CaseResult
         let holder = TestClient::new(&store, &name, "holder")?;
         let got = holder.expect_granted(attempt.ttl).await?;
         let watch = Stopwatch::start(fixture);
-        let renewal =
-            RenewRequest { lock_delay: attempt.ttl.get(), ..holder.renew_request(got.fence, attempt.ttl) };
+        let renewal = holder.renew_request(got.fence, attempt.ttl).with_lock_delay(attempt.ttl.get());
         let renewed = single_response(store.renew(std::slice::from_ref(&renewal), CALL_TIMEOUT).await)??;
         ensure!(matches!(renewed, RenewResponse::Extended { .. }), "I4: the owner's renewal got {renewed:?}");
         let next = TestClient::new(&store, &name, "next")?;
         let checks =
             expect_busy_until(fixture, &next, &watch, attempt.ttl.get(), renewal.store_ttl()).await?;
-        fixture.wait(renewal.store_ttl() + EXPIRY_SLACK).await;
+        fixture.wait(renewal.store_ttl() + expiry_slack(&store)).await;
         let answer = next.acquire(long_ttl()).await?;
         fair!(
             // A store with coarser times rounds up, and cannot report that in a renewal.
             got.lifetime == attempt.ttl.get(),
             matches!(answer, AcquireResponse::Granted(_)),
-            "L1: a lease renewed for {:?} is not free {EXPIRY_SLACK:?} after its end: {answer:?}",
-            renewal.store_ttl()
+            "L1: a lease renewed for {:?} is not free {:?} after its end: {answer:?}",
+            renewal.store_ttl(),
+            expiry_slack(&store)
         );
         Ok(if checks > 0 { Pace::Conclusive } else { Pace::TooSlow })
     })

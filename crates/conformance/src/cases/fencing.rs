@@ -7,10 +7,10 @@ use anyhow::{Context, bail, ensure};
 use leasehold_core::Fence;
 use leasehold_core::clock::ClockExt;
 use leasehold_core::rng::{OsRandom, RandomExt};
-use leasehold_core::store::{AcquireRequest, AcquireResponse, Promise, ReleaseResponse};
+use leasehold_core::store::{AcquireResponse, Promise, ReleaseResponse};
 
 use crate::case::CaseResult;
-use crate::client::{CALL_TIMEOUT, EXPIRY_SLACK, TestClient, long_ttl};
+use crate::client::{CALL_TIMEOUT, TestClient, expiry_slack, long_ttl};
 use crate::fixture::Fixture;
 
 fn ensure_grew(how: &str, before: Fence, after: Fence) -> anyhow::Result<()> {
@@ -37,10 +37,10 @@ pub async fn trap_11_grows_across_release(fixture: &dyn Fixture) -> CaseResult {
 pub async fn trap_11_grows_across_expiry(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let first = TestClient::new(&store, "job:1", "a")?.expect_granted(fixture.short_ttl()).await?;
-    fixture.wait(first.lifetime + EXPIRY_SLACK).await;
+    fixture.wait(first.lifetime + expiry_slack(&store)).await;
     let second = TestClient::new(&store, "job:1", "a")?.expect_granted(fixture.short_ttl()).await?;
     ensure_grew("an expiry", first.fence, second.fence)?;
-    fixture.wait(second.lifetime + EXPIRY_SLACK).await;
+    fixture.wait(second.lifetime + expiry_slack(&store)).await;
     let third = TestClient::new(&store, "job:1", "b")?.expect_granted(long_ttl()).await?;
     ensure_grew("a second expiry", second.fence, third.fence)
 }
@@ -140,7 +140,7 @@ pub async fn respects_the_floor(fixture: &dyn Fixture) -> CaseResult {
     let floor =
         Fence::new(first.fence.get() + 3_600_000_000).context("the fence leaves no room for a floor")?;
     let b = TestClient::new(&store, "job:1", "b")?;
-    let ask = AcquireRequest { floor: Some(floor), ..b.acquire_request(long_ttl()) };
+    let ask = b.acquire_request(long_ttl()).with_floor(floor);
     let second = b.expect_granted_with(&ask).await?;
     ensure!(second.fence > floor, "I2: the asker has seen {floor} and was granted {}", second.fence);
     b.expect_released().await?;
@@ -153,7 +153,7 @@ pub async fn respects_the_floor(fixture: &dyn Fixture) -> CaseResult {
 pub async fn nothing_is_granted_above_the_largest(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let a = TestClient::new(&store, "job:1", "a")?;
-    let ask = AcquireRequest { floor: Some(Fence::MAX), ..a.acquire_request(long_ttl()) };
+    let ask = a.acquire_request(long_ttl()).with_floor(Fence::MAX);
     match store.acquire(&ask, CALL_TIMEOUT).await {
         Ok(answer) => bail!("I2: the asker has seen {} and was answered {answer:?}", Fence::MAX),
         Err(failure) => ensure!(!failure.unknown, "I7: it is certain that nothing was granted: {failure}"),
@@ -175,11 +175,7 @@ pub async fn hand_over_respects_the_floor(fixture: &dyn Fixture) -> CaseResult {
     let first = holder.expect_granted(long_ttl()).await?;
     let floor =
         Fence::new(first.fence.get() + 3_600_000_000).context("the fence leaves no room for a floor")?;
-    let ask = AcquireRequest {
-        floor: Some(floor),
-        queue: Some(long_ttl().get()),
-        ..next.acquire_request(long_ttl())
-    };
+    let ask = next.acquire_request(long_ttl()).with_floor(floor).with_queue(long_ttl().get());
     let answer = next.send_acquire(&ask).await?;
     ensure!(matches!(answer, AcquireResponse::Busy(_)), "I1: a held lease was answered with {answer:?}");
     holder.expect_released().await?;

@@ -4,7 +4,7 @@ use anyhow::{Context, bail, ensure};
 use leasehold_core::store::{SharedStore, StoreErrorKind};
 
 use crate::case::CaseResult;
-use crate::client::{CALL_TIMEOUT, EXPIRY_SLACK, TestClient, TestGrant, long_ttl};
+use crate::client::{CALL_TIMEOUT, TestClient, TestGrant, expiry_slack, long_ttl};
 use crate::fixture::Fixture;
 
 async fn acquire_all(store: &SharedStore, names: &[&str]) -> anyhow::Result<Vec<TestClient>> {
@@ -51,7 +51,7 @@ pub async fn inspect_shows_live_leases_only(fixture: &dyn Fixture) -> CaseResult
     a.expect_released().await?;
     ensure!(a.inspect().await?.is_none(), "a released lease is still shown");
     let brief = b.expect_granted(fixture.short_ttl()).await?;
-    fixture.wait(brief.lifetime + EXPIRY_SLACK).await;
+    fixture.wait(brief.lifetime + expiry_slack(&store)).await;
     ensure!(b.inspect().await?.is_none(), "a lease that ran out is still shown");
     Ok(())
 }
@@ -139,7 +139,7 @@ pub async fn only_live_leases_are_listed(fixture: &dyn Fixture) -> CaseResult {
     for asker in held.iter().filter(|asker| asker.name.as_str() == "released") {
         asker.expect_released().await?;
     }
-    fixture.wait(brief.lifetime + EXPIRY_SLACK).await;
+    fixture.wait(brief.lifetime + expiry_slack(&store)).await;
     let (names, _) = list_names(&store, "", 100).await?;
     ensure!(names == ["live"], "of `live`, `released` and `gone` are listed {names:?}");
     Ok(())

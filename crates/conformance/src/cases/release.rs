@@ -5,7 +5,7 @@ use anyhow::ensure;
 use leasehold_core::store::{ReleaseResponse, RenewResponse};
 
 use crate::case::CaseResult;
-use crate::client::{EXPIRY_SLACK, TestClient, long_ttl};
+use crate::client::{TestClient, expiry_slack, long_ttl};
 use crate::fixture::Fixture;
 
 fn expect_not_owned(what: &str, given: ReleaseResponse) -> anyhow::Result<()> {
@@ -50,7 +50,7 @@ pub async fn owner_after_expiry_is_not_owned(fixture: &dyn Fixture) -> CaseResul
     let store = fixture.open().await?;
     let a = TestClient::new(&store, "job:1", "a")?;
     let got = a.expect_granted(fixture.short_ttl()).await?;
-    fixture.wait(got.lifetime + EXPIRY_SLACK).await;
+    fixture.wait(got.lifetime + expiry_slack(&store)).await;
     expect_not_owned("a release after the lease ran out", a.release().await?)
 }
 
@@ -59,7 +59,7 @@ pub async fn trap_12_stale_handle_cannot_delete_the_newer_lease(fixture: &dyn Fi
     let store = fixture.open().await?;
     let stale = TestClient::new(&store, "job:1", "me")?;
     let got = stale.expect_granted(fixture.short_ttl()).await?;
-    fixture.wait(got.lifetime + EXPIRY_SLACK).await;
+    fixture.wait(got.lifetime + expiry_slack(&store)).await;
     let newer = TestClient::new(&store, "job:1", "me")?;
     let got = newer.expect_granted(long_ttl()).await?;
     expect_not_owned("a release by the stale handle", stale.release().await?)?;

@@ -6,7 +6,7 @@ use leasehold_core::adapter::FaultyStore;
 use leasehold_core::store::{AcquireResponse, RenewResponse};
 
 use crate::case::CaseResult;
-use crate::client::{CALL_TIMEOUT, EXPIRY_SLACK, TestClient, long_ttl};
+use crate::client::{CALL_TIMEOUT, TestClient, expiry_slack, long_ttl};
 use crate::fixture::Fixture;
 use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 
@@ -20,7 +20,7 @@ pub async fn keeps_alive_past_the_first_ttl(fixture: &dyn Fixture) -> CaseResult
         let whole = Stopwatch::start(fixture);
         let mut since = Stopwatch::start(fixture);
         let got = holder.expect_granted(attempt.ttl).await?;
-        while whole.is_within(got.lifetime * 2 + EXPIRY_SLACK) {
+        while whole.is_within(got.lifetime * 2 + expiry_slack(&store)) {
             fixture.wait(got.lifetime / 4).await;
             // Started before the request: the store may count the new TTL from
             // any moment after this.
@@ -100,7 +100,7 @@ pub async fn expired_lease_is_never_revived(fixture: &dyn Fixture) -> CaseResult
     let store = fixture.open().await?;
     let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
     let got = a.expect_granted(fixture.short_ttl()).await?;
-    fixture.wait(got.lifetime + EXPIRY_SLACK).await;
+    fixture.wait(got.lifetime + expiry_slack(&store)).await;
     let renewed = a.renew(got.fence, long_ttl()).await?;
     ensure!(renewed == RenewResponse::NotOwned, "I4: a lease that had run out was renewed: {renewed:?}");
     let next = b.expect_granted(long_ttl()).await?;
@@ -176,11 +176,11 @@ pub async fn was_left_is_plausible(fixture: &dyn Fixture) -> CaseResult {
     let got = a.expect_granted(long_ttl()).await?;
     let mut kept = got.lifetime;
     for ttl in [long_ttl(), leasehold_core::Ttl::MAX, leasehold_core::Ttl::MAX] {
-        if let RenewResponse::Extended { remaining_before: Some(left) } = a.renew(got.fence, ttl).await? {
+        if let RenewResponse::Extended { remaining_before: Some(left), .. } = a.renew(got.fence, ttl).await? {
             // Half: far less than a slow machine loses of two minutes, far more
             // than a wrong unit would give.
             ensure!(
-                left <= kept + EXPIRY_SLACK && left > kept / 2,
+                left <= kept + expiry_slack(&store) && left > kept / 2,
                 "a renewal says that {left:?} was left of {kept:?} a moment ago"
             );
         }

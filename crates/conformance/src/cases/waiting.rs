@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use leasehold_core::store::{AcquireResponse, HANDOVER_CLAIM_TTL, SharedStore};
+use leasehold_core::store::{AcquireResponse, SharedStore};
 
 use crate::case::CaseResult;
-use crate::client::{EXPIRY_SLACK, TestClient, long_ttl};
+use crate::client::{TestClient, claim_ttl, expiry_slack, long_ttl};
 use crate::fixture::Fixture;
 use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 
@@ -98,7 +98,7 @@ pub async fn waiters_are_served_in_order(fixture: &dyn Fixture) -> CaseResult {
             for impatient in waiters.iter().skip(place + 1).rev() {
                 let answer = impatient.send_acquire(&impatient.queue_request(WAITER_TTL)).await?;
                 fair!(
-                    watch.is_within(HANDOVER_CLAIM_TTL),
+                    watch.is_within(claim_ttl(&store)),
                     matches!(answer, AcquireResponse::Busy(_)),
                     "L6: {:?} overtook {:?}: {answer:?}",
                     impatient.token,
@@ -107,7 +107,7 @@ pub async fn waiters_are_served_in_order(fixture: &dyn Fixture) -> CaseResult {
             }
             let answer = next.send_acquire(&next.queue_request(WAITER_TTL)).await?;
             fair!(
-                watch.is_within(HANDOVER_CLAIM_TTL),
+                watch.is_within(claim_ttl(&store)),
                 matches!(answer, AcquireResponse::Granted(_)),
                 "L6: it is the turn of {:?}, and it got {answer:?}",
                 next.token
@@ -130,13 +130,13 @@ pub async fn handed_over_lease_shuts_others_out(fixture: &dyn Fixture) -> CaseRe
         holder.expect_released().await?;
         match passer.acquire(long_ttl()).await? {
             AcquireResponse::Busy(busy) => fair!(
-                watch.is_within(HANDOVER_CLAIM_TTL),
+                watch.is_within(claim_ttl(&store)),
                 busy.holder == waiter.token.holder(),
                 "the lease was handed to {:?} and is reported as {busy:?}",
                 waiter.token
             ),
             other => fair!(
-                watch.is_within(HANDOVER_CLAIM_TTL),
+                watch.is_within(claim_ttl(&store)),
                 false,
                 "L6: a passer-by got what a waiter was to be handed: {other:?}"
             ),
@@ -159,7 +159,7 @@ pub async fn asking_again_keeps_the_place(fixture: &dyn Fixture) -> CaseResult {
         holder.expect_released().await?;
         let shown = first.inspect().await?;
         fair!(
-            watch.is_within(HANDOVER_CLAIM_TTL),
+            watch.is_within(claim_ttl(&store)),
             shown.as_ref().is_some_and(|lease| lease.holder == first.token.holder()),
             "L6: the first waiter asked again and lost its place: {shown:?}"
         );
@@ -178,14 +178,14 @@ pub async fn trap_17_granted_after_waiting_is_alive(fixture: &dyn Fixture) -> Ca
     let shown = waiter.inspect().await?.context("granted after waiting, and no lease is there")?;
     ensure!(
         shown.fence == Some(got.fence)
-            && shown.remaining.is_some_and(|left| left > HANDOVER_CLAIM_TTL && left <= got.lifetime),
+            && shown.remaining.is_some_and(|left| left > claim_ttl(&store) && left <= got.lifetime),
         "granted for {:?} with fence {}, the lease is {shown:?}",
         got.lifetime,
         got.fence
     );
     // Longer than a claim: if the confirmation had not set the full TTL, the
     // lease would be gone now.
-    fixture.wait(HANDOVER_CLAIM_TTL + EXPIRY_SLACK).await;
+    fixture.wait(claim_ttl(&store) + expiry_slack(&store)).await;
     waiter.expect_still_held(got.fence).await
 }
 
@@ -204,7 +204,7 @@ pub async fn waiter_that_gave_up_is_forgotten(fixture: &dyn Fixture) -> CaseResu
         holder.expect_released().await?;
         let answer = third.send_acquire(&third.queue_request(WAITER_TTL)).await?;
         fair!(
-            watch.is_within(HANDOVER_CLAIM_TTL),
+            watch.is_within(claim_ttl(&store)),
             matches!(answer, AcquireResponse::Granted(_)),
             "L3: two waiters gave up, and the third got {answer:?}"
         );
@@ -232,7 +232,7 @@ pub async fn leaving_the_queue_touches_no_lease(fixture: &dyn Fixture) -> CaseRe
         holder.expect_released().await?;
         let answer = second.send_acquire(&second.queue_request(WAITER_TTL)).await?;
         fair!(
-            watch.is_within(HANDOVER_CLAIM_TTL),
+            watch.is_within(claim_ttl(&store)),
             matches!(answer, AcquireResponse::Granted(_)),
             "L3: the first waiter left, and the second got {answer:?}"
         );
@@ -253,11 +253,12 @@ pub async fn trap_19_dead_waiter_costs_no_more_than_a_claim(fixture: &dyn Fixtur
     let second = waiters.last().context("two waiters were queued")?;
     holder.expect_released().await?;
     // The dead waiter's claim must expire first, but not a whole lease.
-    fixture.wait(HANDOVER_CLAIM_TTL + EXPIRY_SLACK).await;
+    fixture.wait(claim_ttl(&store) + expiry_slack(&store)).await;
     match second.send_acquire(&second.queue_request(WAITER_TTL)).await? {
         AcquireResponse::Granted(_) => Ok(()),
         other => bail!(
-            "L1: the first waiter never confirmed, and after {HANDOVER_CLAIM_TTL:?} the second got {other:?}"
+            "L1: the first waiter never confirmed, and after {:?} the second got {other:?}",
+            claim_ttl(&store)
         ),
     }
 }
@@ -267,7 +268,7 @@ pub async fn unconfirmed_claim_runs_out(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let (holder, late) = holder_and_waiter(&store, "job:1").await?;
     holder.expect_released().await?;
-    fixture.wait(HANDOVER_CLAIM_TTL + EXPIRY_SLACK).await;
+    fixture.wait(claim_ttl(&store) + expiry_slack(&store)).await;
     let next = TestClient::new(&store, "job:1", "next")?;
     let got = next.expect_granted(long_ttl()).await?;
     late.expect_busy().await?;
@@ -280,7 +281,7 @@ pub async fn waiter_entry_runs_out(fixture: &dyn Fixture) -> CaseResult {
     let (a, gone) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "gone")?);
     a.expect_granted(long_ttl()).await?;
     gone.expect_queued(fixture.short_ttl().get()).await?;
-    fixture.wait(fixture.short_ttl().get() + EXPIRY_SLACK).await;
+    fixture.wait(fixture.short_ttl().get() + expiry_slack(&store)).await;
     a.expect_released().await?;
     TestClient::new(&store, "job:1", "next")?.expect_granted(long_ttl()).await?;
     Ok(())
@@ -300,12 +301,12 @@ pub async fn asking_again_renews_the_entry(fixture: &dyn Fixture) -> CaseResult 
         if !watch.is_within(attempt.ttl.get()) {
             return Ok(Pace::TooSlow);
         }
-        fixture.wait(attempt.ttl.get() + EXPIRY_SLACK).await;
+        fixture.wait(attempt.ttl.get() + expiry_slack(&store)).await;
         let watch = Stopwatch::start(fixture);
         a.expect_released().await?;
         let shown = waiter.inspect().await?;
         fair!(
-            watch.is_within(HANDOVER_CLAIM_TTL),
+            watch.is_within(claim_ttl(&store)),
             shown.as_ref().is_some_and(|lease| lease.holder == waiter.token.holder()),
             "L6: a waiter asked again in time and was forgotten: {shown:?}"
         );

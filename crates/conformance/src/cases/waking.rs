@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use leasehold_core::clock::run_until;
-use leasehold_core::store::HANDOVER_CLAIM_TTL;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::case::CaseResult;
-use crate::client::{EXPIRY_SLACK, TestClient, long_ttl};
+use crate::client::{EXPIRY_SLACK, TestClient, claim_ttl, long_ttl};
 use crate::fixture::Fixture;
 use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 
@@ -76,14 +75,14 @@ pub async fn trap_18_one_release_wakes_one(fixture: &dyn Fixture) -> CaseResult 
         ensure!(first.is_some(), "20 wait, and none was woken within {WAKE_TIMEOUT:?} of the release");
         fair!(
             // An expired claim may be passed on, so later wake-ups can have another reason.
-            watch.is_within(HANDOVER_CLAIM_TTL),
+            watch.is_within(claim_ttl(&store)),
             first == Some(0),
             "20 wait for one release; woken is {first:?}, and should be waiter 0"
         );
         // Half a claim: after a whole one, the store may rightly wake the next waiter.
-        let second = rings.next_woken(fixture, HANDOVER_CLAIM_TTL / 2).await;
+        let second = rings.next_woken(fixture, claim_ttl(&store) / 2).await;
         fair!(
-            watch.is_within(HANDOVER_CLAIM_TTL),
+            watch.is_within(claim_ttl(&store)),
             second.is_none(),
             "one release woke waiter 0 and then {second:?}"
         );

@@ -113,6 +113,9 @@ const DETECTING_CASES: &[(Bug, &[&str])] = &[
     ),
     (Bug::CaseIgnored, &["exclusion::names_are_independent", "names::random_names_do_not_collide"]),
     (Bug::ModesIgnored, &["exclusion::unsupported_modes_are_refused"]),
+    (Bug::AcquiresFirstNameOnly, &["exclusion::several_names_are_refused_unless_served"]),
+    (Bug::RenewsFirstNameOnly, &["exclusion::several_names_are_refused_unless_served"]),
+    (Bug::ReleasesFirstNameOnly, &["exclusion::several_names_are_refused_unless_served"]),
     (
         Bug::FalselyQueued,
         &[

@@ -44,6 +44,11 @@ impl Memory {
         self
     }
 
+    /// The memory store itself, whose handles share its leases.
+    pub(crate) fn memory_store(&self) -> &MemoryStore {
+        &self.store
+    }
+
     /// The store without its adapter.
     pub(crate) fn plain(&self) -> SharedStore {
         Arc::new(self.store.clone())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold_conformance::{Time, check_skips, find_case};
 use leasehold_core::Name;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, Promise, ReleaseRequest, ReleaseResponse,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, Promise, ReleaseRequest, ReleaseResponse,
     RenewRequest, RenewResponse, SharedStore, Store, StoreError,
 };
 
@@ -59,8 +59,7 @@ impl Store for MinimalStore {
     }
 
     async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        let unqueued = AcquireRequest { queue: None, ..ask.clone() };
-        self.0.acquire(&unqueued, within).await
+        self.0.acquire(&ask.clone().with_queue(None), within).await
     }
 
     async fn renew(
@@ -79,7 +78,7 @@ impl Store for MinimalStore {
         self.0.release(giving, within).await
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
         self.0.inspect(name, within).await
     }
 }

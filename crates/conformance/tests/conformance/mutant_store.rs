@@ -1,15 +1,16 @@
 //! The memory store with one selected defect, which the cases must detect.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, Mode, ReleaseAuthority, ReleaseRequest,
-    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
-    WakeListener, WakeRegistry,
+    AcquireRequest, AcquireResponse, BusyLease, Capabilities, Grant, Lease, LeaseList, Mode,
+    ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store,
+    StoreError, StoreErrorKind, WakeListener, WakeRegistry,
 };
-use leasehold_core::{Fence, Name, Token, Ttl};
+use leasehold_core::{Fence, Name, NameSet, Token, Ttl};
 
 /// The defect of a mutant store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,9 @@ pub(crate) enum Bug {
     AllNamesAreOne,
     CaseIgnored,
     ModesIgnored,
+    AcquiresFirstNameOnly,
+    RenewsFirstNameOnly,
+    ReleasesFirstNameOnly,
     FalselyQueued,
     AlwaysQueued,
     WaitersAreStarved,
@@ -96,12 +100,24 @@ impl MutantStore {
         self.bug == bug
     }
 
+    /// The names as this store understands them; with the defect `first_only`, the first one.
+    fn names(&self, names: &NameSet, first_only: Bug) -> NameSet {
+        if self.has_bug(first_only) {
+            return names.first().into();
+        }
+        names.try_map(|name| Ok::<_, Infallible>(self.name(name))).unwrap()
+    }
+
     fn name(&self, name: &Name) -> Name {
         match self.bug {
             Bug::AllNamesAreOne => Name::new("one").unwrap(),
             Bug::CaseIgnored => Name::new(&name.as_str().to_lowercase()).unwrap(),
             _ => name.clone(),
         }
+    }
+
+    async fn live_lease(&self, name: &Name) -> Result<Option<Lease>, StoreError> {
+        Ok(self.inner.inspect(name, CALL_TIMEOUT).await?.into_first())
     }
 
     /// The token of the last grant of this name.
@@ -112,7 +128,7 @@ impl MutantStore {
 
     fn mutate_request(&self, ask: &AcquireRequest) -> AcquireRequest {
         let mut ask = ask.clone();
-        ask.name = self.name(&ask.name);
+        ask.names = self.names(&ask.names, Bug::AcquiresFirstNameOnly);
         let asked_before = self.memory.lock().unwrap().waiting.contains_key(ask.token.holder());
         match self.bug {
             Bug::FloorIgnored => ask.floor = None,
@@ -138,7 +154,7 @@ impl MutantStore {
                     Bug::FenceNearItsEnd => grant.fence = Fence::new(Fence::MAX.get() - 1_000_000).unwrap(),
                     _ => {}
                 }
-                memory.granted.insert(asked.name.clone(), (asked.clone(), grant.fence));
+                memory.granted.insert(asked.names.first().clone(), (asked.clone(), grant.fence));
                 AcquireResponse::Granted(grant)
             }
             AcquireResponse::Busy(mut busy) => {
@@ -146,28 +162,28 @@ impl MutantStore {
                 match self.bug {
                     Bug::AlwaysGranted => {
                         let fence = busy.fence.and_then(|fence| Fence::new(fence.get() + 1)).unwrap();
-                        return AcquireResponse::Granted(leasehold_core::store::Grant { fence, ttl: None });
+                        return AcquireResponse::Granted(Grant::new(fence));
                     }
                     Bug::FalselyQueued => busy.queued = true,
                     Bug::HolderIsHidden => busy.holder = "somebody".to_owned(),
                     Bug::SecretIsTheHolder => {
                         busy.holder = memory
                             .granted
-                            .get(&asked.name)
+                            .get(asked.names.first())
                             .map_or(busy.holder, |(ask, _)| ask.token.expose().to_owned());
                     }
                     _ => {}
                 }
                 AcquireResponse::Busy(busy)
             }
-            AcquireResponse::Void => AcquireResponse::Void,
+            other => other,
         }
     }
 
     async fn renew_one(&self, renewal: &RenewRequest) -> Result<RenewResponse, StoreError> {
         let mut bent = renewal.clone();
-        bent.name = self.name(&renewal.name);
-        let last = self.memory.lock().unwrap().granted.get(&bent.name).cloned();
+        bent.names = self.names(&renewal.names, Bug::RenewsFirstNameOnly);
+        let last = self.memory.lock().unwrap().granted.get(bent.names.first()).cloned();
         match (self.bug, last) {
             (Bug::RenewWithoutComparingToken, Some((ask, fence))) => {
                 (bent.token, bent.fence) = (ask.token, fence)
@@ -176,34 +192,34 @@ impl MutantStore {
             (Bug::LockDelayIgnored, _) => bent.lock_delay = Duration::ZERO,
             (Bug::TtlIgnored, _) => bent.ttl = Ttl::MAX,
             (Bug::RenewDoesNothing, _) => {
-                return Ok(RenewResponse::Extended { remaining_before: None });
+                return Ok(RenewResponse::extended(None));
             }
             (Bug::RenewOnlyOnce, _) if !self.memory.lock().unwrap().renewed.insert(bent.token.clone()) => {
                 return Ok(RenewResponse::NotOwned);
             }
             // The cases see another fence than the inner store's.
             (Bug::FenceRepeats | Bug::FenceNearItsEnd, _) => {
-                let shown = self.inner.inspect(&bent.name, CALL_TIMEOUT).await?;
+                let shown = self.live_lease(bent.names.first()).await?;
                 bent.fence = shown.and_then(|lease| lease.fence).unwrap_or(bent.fence);
             }
             _ => {}
         }
         if self.has_bug(Bug::RenewShortens) {
-            let giving = ReleaseRequest::by_owner(bent.name.clone(), bent.token.clone());
+            let giving = ReleaseRequest::by_owner(bent.names.clone(), bent.token.clone());
             self.inner.release(&giving, CALL_TIMEOUT).await?;
-            let ask = AcquireRequest::new(bent.name, bent.token, bent.ttl);
+            let ask = AcquireRequest::new(bent.names, bent.token, bent.ttl);
             self.inner.acquire(&ask, CALL_TIMEOUT).await?;
-            return Ok(RenewResponse::Extended { remaining_before: None });
+            return Ok(RenewResponse::extended(None));
         }
         let renewed = self.inner.renew(&[bent.clone()], CALL_TIMEOUT).await.remove(0)?;
         Ok(match (self.bug, renewed) {
             (Bug::WasLeftIsTheNewTtl, RenewResponse::Extended { .. }) => {
-                RenewResponse::Extended { remaining_before: Some(bent.store_ttl()) }
+                RenewResponse::extended(bent.store_ttl())
             }
             (Bug::RenewRevives, RenewResponse::NotOwned) => {
-                let ask = AcquireRequest::new(bent.name, bent.token, bent.ttl);
+                let ask = AcquireRequest::new(bent.names, bent.token, bent.ttl);
                 match self.inner.acquire(&ask, CALL_TIMEOUT).await? {
-                    AcquireResponse::Granted(_) => RenewResponse::Extended { remaining_before: None },
+                    AcquireResponse::Granted(_) => RenewResponse::extended(None),
                     _ => RenewResponse::NotOwned,
                 }
             }
@@ -213,8 +229,8 @@ impl MutantStore {
 
     fn mutate_release(&self, giving: &ReleaseRequest) -> ReleaseRequest {
         let mut giving = giving.clone();
-        giving.name = self.name(&giving.name);
-        let owner = self.owner(&giving.name);
+        giving.names = self.names(&giving.names, Bug::ReleasesFirstNameOnly);
+        let owner = self.owner(giving.names.first());
         match (self.bug, &giving.authority, owner) {
             (Bug::ReleaseWithoutComparing, ReleaseAuthority::Owner(_), Some(owner))
             | (
@@ -243,8 +259,8 @@ impl Store for MutantStore {
 
     async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
         let bent = self.mutate_request(ask);
-        let mine = self.owner(&bent.name).as_ref() == Some(&bent.token);
-        let shown = self.inner.inspect(&bent.name, within).await?;
+        let mine = self.owner(bent.names.first()).as_ref() == Some(&bent.token);
+        let shown = self.live_lease(bent.names.first()).await?;
         let holds = mine && shown.is_some();
         // A hand-over that is not yet confirmed counts as held, too.
         let handed = shown.is_some_and(|lease| lease.holder == bent.token.holder());
@@ -256,35 +272,29 @@ impl Store for MutantStore {
             }
             Bug::AskingAgainIsBusy if holds => return Ok(AcquireResponse::Busy(Default::default())),
             Bug::WaitersAreStarved if bent.queue.is_some() => {
-                return Ok(AcquireResponse::Busy(leasehold_core::store::BusyLease {
-                    queued: true,
-                    ..Default::default()
-                }));
+                return Ok(AcquireResponse::Busy(BusyLease::default().with_queued(true)));
             }
             Bug::NewFenceWhenAskedAgain if holds => {
                 self.inner
-                    .release(&ReleaseRequest::by_owner(bent.name.clone(), bent.token.clone()), within)
+                    .release(&ReleaseRequest::by_owner(bent.names.clone(), bent.token.clone()), within)
                     .await?;
             }
             Bug::AskingAgainExtendsNothing if holds || handed => {
-                let fence = self.inner.inspect(&bent.name, within).await?.and_then(|lease| lease.fence);
-                return Ok(AcquireResponse::Granted(leasehold_core::store::Grant {
-                    fence: fence.unwrap(),
-                    ttl: None,
-                }));
+                let fence = self.live_lease(bent.names.first()).await?.and_then(|lease| lease.fence);
+                return Ok(AcquireResponse::Granted(Grant::new(fence.unwrap())));
             }
             Bug::AskingAgainGoesToTheEnd if !holds && !handed => {
                 self.inner
-                    .release(&ReleaseRequest::by_owner(bent.name.clone(), bent.token.clone()), within)
+                    .release(&ReleaseRequest::by_owner(bent.names.clone(), bent.token.clone()), within)
                     .await?;
             }
             _ => {}
         }
         let answer = self.inner.acquire(&bent, within).await?;
         if self.has_bug(Bug::ShowsEndedLeases)
-            && let Some(lease) = self.inner.inspect(&bent.name, within).await?
+            && let Some(lease) = self.live_lease(bent.names.first()).await?
         {
-            self.memory.lock().unwrap().shown.insert(bent.name.clone(), lease);
+            self.memory.lock().unwrap().shown.insert(bent.names.first().clone(), lease);
         }
         Ok(self.mutate_response(&bent, answer))
     }
@@ -314,7 +324,7 @@ impl Store for MutantStore {
             bent.authority = ReleaseAuthority::Owner(token.clone());
         }
         if let ReleaseAuthority::Owner(token) = &bent.authority {
-            let waits = self.owner(&bent.name).as_ref() != Some(token);
+            let waits = self.owner(bent.names.first()).as_ref() != Some(token);
             match self.bug {
                 Bug::ReleaseDoesNothing => return Ok(ReleaseResponse::Released),
                 Bug::WaiterNeverForgotten if waits => return Ok(ReleaseResponse::NotOwned),
@@ -331,7 +341,7 @@ impl Store for MutantStore {
             self.memory.lock().unwrap().wakers.wake_all();
         }
         if self.has_bug(Bug::ClaimNeverEnds)
-            && let Some(lease) = self.inner.inspect(&bent.name, within).await?
+            && let Some(lease) = self.live_lease(bent.names.first()).await?
         {
             let next = self.memory.lock().unwrap().waiting.get(&lease.holder).cloned();
             if let Some(next) = next {
@@ -341,9 +351,9 @@ impl Store for MutantStore {
         Ok(if self.has_bug(Bug::AlwaysReleased) { ReleaseResponse::Released } else { given })
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
         if self.has_bug(Bug::ShowsEndedLeases) {
-            return Ok(self.memory.lock().unwrap().shown.get(name).cloned());
+            return Ok(LeaseList::new(self.memory.lock().unwrap().shown.get(name).cloned()));
         }
         self.inner.inspect(&self.name(name), within).await
     }

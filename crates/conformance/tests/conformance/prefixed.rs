@@ -8,8 +8,8 @@ use leasehold_conformance::find_case;
 use leasehold_core::Name;
 use leasehold_core::adapter::PrefixedStore;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, SharedStore, Store, StoreError,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, ReleaseRequest, ReleaseResponse, RenewRequest,
+    RenewResponse, SharedStore, Store, StoreError,
 };
 
 use crate::fixture::Memory;
@@ -67,7 +67,7 @@ impl Store for LeakyListStore {
         self.0.release(giving, within).await
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
         self.0.inspect(name, within).await
     }
 

@@ -10,9 +10,9 @@ use leasehold_conformance::{Case, Fixture, TakerCommand, find_case};
 use leasehold_core::clock::BootClock;
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Capabilities, Grant, Lease, LeaseList, Promise,
-    ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError,
-    StoreErrorKind, WakeListener,
+    AcquireRequest, AcquireResponse, BusyLease, Capabilities, Grant, LeaseList, Promise, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
+    WakeListener,
 };
 use leasehold_core::{Name, Token, Ttl};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -74,22 +74,18 @@ async fn answer(store: SharedStore, mut stream: UnixStream) -> anyhow::Result<()
     let words: Vec<_> = line.split_whitespace().collect();
     let answer = match *words.as_slice() {
         ["acquire", name, token, ttl, queue] => {
-            let mut ask = AcquireRequest::new(Name::new(name)?, Token::parse(token)?, millis(ttl)?);
-            ask.queue = queue.parse().ok().map(Duration::from_millis);
+            let ask = AcquireRequest::new(Name::new(name)?, Token::parse(token)?, millis(ttl)?)
+                .with_queue(queue.parse().ok().map(Duration::from_millis));
             match store.acquire(&ask, CALL_TIMEOUT).await? {
                 AcquireResponse::Granted(grant) => format!("granted {}", grant.fence),
                 AcquireResponse::Busy(busy) => format!("busy {}", busy.holder),
                 AcquireResponse::Void => "void".to_owned(),
+                other => bail!("an answer that this test does not know: {other:?}"),
             }
         }
         ["renew", name, token, fence, ttl] => {
-            let renewal = RenewRequest {
-                name: Name::new(name)?,
-                token: Token::parse(token)?,
-                fence: fence.parse()?,
-                ttl: millis(ttl)?,
-                lock_delay: Duration::ZERO,
-            };
+            let (name, token) = (Name::new(name)?, Token::parse(token)?);
+            let renewal = RenewRequest::new(name, token, fence.parse()?, millis(ttl)?);
             match store.renew(&[renewal], CALL_TIMEOUT).await.remove(0)? {
                 RenewResponse::Extended { .. } => "extended".to_owned(),
                 RenewResponse::NotOwned => "not-owned".to_owned(),
@@ -149,16 +145,14 @@ impl Store for RemoteStore {
 
     async fn acquire(&self, ask: &AcquireRequest, _within: Duration) -> Result<AcquireResponse, StoreError> {
         let queue = ask.queue.map_or("-".to_owned(), |keep| keep.as_millis().to_string());
-        let (name, token, ttl) = (&ask.name, ask.token.expose(), ask.ttl.as_millis());
+        let (name, token, ttl) = (&ask.names, ask.token.expose(), ask.ttl.as_millis());
         let answer = self.send_request(format!("acquire {name} {token} {ttl} {queue}")).await?;
         match answer.split_once(' ') {
-            Some(("granted", fence)) => Ok(AcquireResponse::Granted(Grant {
-                fence: fence.parse().map_err(|_| malformed_response(&answer))?,
-                ttl: None,
-            })),
-            Some(("busy", holder)) => {
-                Ok(AcquireResponse::Busy(BusyLease { holder: holder.to_owned(), ..BusyLease::default() }))
+            Some(("granted", fence)) => {
+                let fence = fence.parse().map_err(|_| malformed_response(&answer))?;
+                Ok(AcquireResponse::Granted(Grant::new(fence)))
             }
+            Some(("busy", holder)) => Ok(AcquireResponse::Busy(BusyLease::new(holder))),
             _ if answer == "void" => Ok(AcquireResponse::Void),
             _ => Err(malformed_response(&answer)),
         }
@@ -170,10 +164,10 @@ impl Store for RemoteStore {
         _within: Duration,
     ) -> Vec<Result<RenewResponse, StoreError>> {
         let mut answers = Vec::new();
-        for RenewRequest { name, token, fence, ttl, .. } in batch {
+        for RenewRequest { names: name, token, fence, ttl, .. } in batch {
             let question = format!("renew {name} {} {fence} {}", token.expose(), ttl.as_millis());
             answers.push(match self.send_request(question).await {
-                Ok(answer) if answer == "extended" => Ok(RenewResponse::Extended { remaining_before: None }),
+                Ok(answer) if answer == "extended" => Ok(RenewResponse::extended(None)),
                 Ok(answer) if answer == "not-owned" => Ok(RenewResponse::NotOwned),
                 Ok(answer) => Err(malformed_response(&answer)),
                 Err(failed) => Err(failed),
@@ -190,7 +184,7 @@ impl Store for RemoteStore {
         let leasehold_core::store::ReleaseAuthority::Owner(token) = &giving.authority else {
             return Err(StoreError::not_done(StoreErrorKind::Unsupported, "only owners release here"));
         };
-        let answer = self.send_request(format!("release {} {}", giving.name, token.expose())).await?;
+        let answer = self.send_request(format!("release {} {}", giving.names, token.expose())).await?;
         match answer.as_str() {
             "released" => Ok(ReleaseResponse::Released),
             "not-owned" => Ok(ReleaseResponse::NotOwned),
@@ -198,7 +192,7 @@ impl Store for RemoteStore {
         }
     }
 
-    async fn inspect(&self, _name: &Name, _within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, _name: &Name, _within: Duration) -> Result<LeaseList, StoreError> {
         Err(StoreError::not_done(StoreErrorKind::Unsupported, "cannot be looked at from here"))
     }
 }
@@ -237,7 +231,7 @@ impl Store for LocalStore {
         self.0.release(giving, within).await
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
         self.0.inspect(name, within).await
     }
 

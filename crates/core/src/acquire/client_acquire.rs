@@ -17,7 +17,7 @@ use crate::gate::{CallSite, Permit};
 use crate::hold::Hold;
 use crate::keeper::{HoldEntry, KeeperCommand};
 use crate::life::HoldMachine;
-use crate::policy::{Class, OnError};
+use crate::policy::{Class, OnError, check_ttl};
 use crate::request::{Request, RequestOptions};
 use crate::store::{AcquireRequest, AcquireResponse, Grant, StoreError, StoreErrorKind, TOMBSTONE_TTL};
 use crate::types::{Holder, Token};
@@ -39,6 +39,7 @@ pub(crate) async fn acquire(
 async fn run_acquire(inner: &Arc<ClientInner>, request: Request, place: CallSite) -> Result<Acquired, Error> {
     let started = inner.context.clock.now();
     let class = request.options.apply(&inner.policies.class(&request.class, started)?)?;
+    check_ttl(&class, &inner.context.store.capabilities())?;
     let id = inner.context.next_id();
     let wait = class.acquire.wait;
     let holder = request.token.as_ref().and_then(|token| inner.context.foreign_holder(token));
@@ -61,12 +62,10 @@ async fn run_acquire(inner: &Arc<ClientInner>, request: Request, place: CallSite
         Some(token) => token.clone(),
         None => Token::fresh(&inner.context.holder, &class.name, &*inner.context.random),
     };
-    let store_request = AcquireRequest {
-        mode: request.mode,
-        lock_delay: class.release.lock_delay,
-        floor: inner.context.floors.get(&request.name),
-        ..AcquireRequest::new(request.name.clone(), token, class.ttl)
-    };
+    let store_request = AcquireRequest::new(request.name.clone(), token, class.ttl)
+        .with_mode(request.mode)
+        .with_lock_delay(class.release.lock_delay)
+        .with_floor(inner.context.floors.get(&request.name));
     let io = DriverIo {
         store: Arc::clone(&inner.context.store),
         clock: Arc::clone(&inner.context.clock),
@@ -132,9 +131,9 @@ impl AcquireHooks for ClientHooks {
         self.breaker.on_response(&mut context.breaker());
         if let AcquireResponse::Busy(busy) = response {
             if let Some(fence) = busy.fence {
-                context.floors.record(&request.name, fence);
+                context.floors.record(request.names.first(), fence);
                 // The holder's fence is known now; a later grant must be above it.
-                request.floor = context.floors.get(&request.name);
+                request.floor = context.floors.get(request.names.first());
             }
             self.observation.observe(busy, &context.holder, now);
         }
@@ -184,7 +183,7 @@ impl ClientAcquire {
             }
             AcquireOutcome::Busy(busy) => {
                 let me = self.inner.context.holder.as_str();
-                let busy = Busy::from_store(self.driver.request().name.clone(), busy, took, me);
+                let busy = Busy::from_store(self.request.name.clone(), busy, took, me);
                 self.emit(
                     None,
                     EventKind::Busy { took, holder: busy.holder.clone(), held_here: busy.held_here },
@@ -210,7 +209,7 @@ impl ClientAcquire {
 
     fn into_hold(mut self, sent_at: Moment, grant: Grant, took: Duration) -> Hold {
         let now = self.now();
-        self.inner.context.floors.record(&self.driver.request().name, grant.fence);
+        self.inner.context.floors.record(&self.request.name, grant.fence);
         self.emit(Some(grant), self.driver.hooks().observation.acquired_event(took, now));
         let seed = self.inner.context.random.bits();
         let mut life = HoldMachine::granted(Arc::clone(&self.class), seed, sent_at, grant, now);
@@ -237,7 +236,7 @@ impl ClientAcquire {
 
     /// Hands the hold to the keeper.
     fn hand_to_keeper(&mut self, life: HoldMachine, heal_token: Option<Token>) -> Hold {
-        let name = self.driver.request().name.clone();
+        let name = self.request.name.clone();
         let mut entry = HoldEntry::new(
             self.id,
             life,
@@ -264,7 +263,7 @@ impl ClientAcquire {
     fn unavailable(&mut self, cause: StoreErrorKind, message: String, took: Duration) -> Error {
         self.emit(None, EventKind::Unavailable { cause, took });
         self.end_without_hold();
-        unavailable_error(&self.driver.request().name, &self.driver.hooks().class_in_force, cause, message)
+        unavailable_error(&self.request.name, &self.driver.hooks().class_in_force, cause, message)
     }
 
     /// Ends the acquire without a hold.
@@ -278,7 +277,7 @@ impl ClientAcquire {
         if self.driver.needs_undo() {
             self.inner.keeper.send(KeeperCommand::Undo {
                 id: self.inner.context.next_id(),
-                name: self.driver.request().name.clone(),
+                name: self.request.name.clone(),
                 token: self.driver.request().token.clone(),
                 class: Arc::clone(&self.class),
             });
@@ -288,7 +287,7 @@ impl ClientAcquire {
     fn emit(&self, grant: Option<Grant>, what: EventKind) {
         let fence = grant.map(|grant| grant.fence);
         let subject = EventSubject {
-            name: Some(&self.driver.request().name),
+            name: Some(&self.request.name),
             class: &self.class.name,
             fence,
             hold: self.id,

@@ -53,7 +53,7 @@ pub trait AcquireHooks: Send {
         store: &dyn Store,
         request: &AcquireRequest,
     ) -> Arc<WakeListener> {
-        current.unwrap_or_else(|| Arc::new(store.listen(&request.name, &request.token)))
+        current.unwrap_or_else(|| Arc::new(store.listen(request.names.first(), &request.token)))
     }
 
     /// Sees each response before the machine does. It may raise the floor of the next request.
@@ -110,9 +110,11 @@ impl<H: AcquireHooks> AcquireDriver<H> {
     /// An acquire that sends `request` and waits for at most `wait`. `class` has the request's TTL.
     #[must_use]
     pub fn new(io: DriverIo, class: Arc<Class>, wait: Duration, request: AcquireRequest, hooks: H) -> Self {
-        let can_queue = io.store.capabilities().queue;
+        let can = io.store.capabilities();
+        let can_queue = can.queue && request.names.single().is_some();
         Self {
-            machine: AcquireMachine::new(class, wait, can_queue, io.clock.now()),
+            machine: AcquireMachine::new(class, wait, can_queue, io.clock.now())
+                .with_expiry_lag(can.expiry_lag),
             io,
             request,
             hooks,

@@ -61,7 +61,7 @@ impl GateEntry<'_> {
         let took = self.inner.context.clock.now().since(self.started);
         let holder = self.inner.context.holder.to_string();
         self.emit(EventKind::Busy { took, holder: holder.clone(), held_here: true });
-        let store_says = crate::store::BusyLease { holder, ..Default::default() };
+        let store_says = crate::store::BusyLease::new(holder);
         let me = self.inner.context.holder.as_str();
         let mut busy = Busy::from_store(self.name.clone(), store_says, took, me);
         busy.held_at = Some(at);

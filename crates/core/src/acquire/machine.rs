@@ -87,6 +87,7 @@ pub struct AcquireMachine {
     in_flight: bool,
     queued: bool,
     can_queue: bool,
+    expiry_lag: Duration,
 }
 
 impl AcquireMachine {
@@ -108,7 +109,15 @@ impl AcquireMachine {
             in_flight: false,
             queued: false,
             can_queue,
+            expiry_lag: Duration::ZERO,
         }
+    }
+
+    /// Sets the store's [`Capabilities::expiry_lag`](crate::store::Capabilities::expiry_lag).
+    #[must_use]
+    pub fn with_expiry_lag(mut self, expiry_lag: Duration) -> Self {
+        self.expiry_lag = expiry_lag;
+        self
     }
 
     /// When the acquire began.
@@ -180,10 +189,10 @@ impl AcquireMachine {
                 if now >= self.wait_until {
                     return self.end_busy(now);
                 }
-                // Retry when the lease expires, plus jitter: otherwise all its waiters would retry
-                // at once.
-                let over =
-                    remaining.map_or(Duration::MAX, |left| left + Duration::from_millis(1 + random % 20));
+                // Retry when the store lets go of the expired lease, plus jitter: otherwise all its
+                // waiters would retry at once.
+                let jitter = Duration::from_millis(1 + random % 20);
+                let over = remaining.map_or(Duration::MAX, |left| left + self.expiry_lag + jitter);
                 let pause = self.next_delay(random).min(over);
                 AcquireStep::Sleep { until: (now + pause).min(self.wait_until) }
             }

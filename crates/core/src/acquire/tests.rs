@@ -31,7 +31,7 @@ fn machine(on_error: OnError, wait: u64) -> AcquireMachine {
 }
 
 fn busy(remaining: u64) -> AcquireResponse {
-    AcquireResponse::Busy(BusyLease { remaining: Some(ms(remaining)), ..BusyLease::default() })
+    AcquireResponse::Busy(BusyLease::default().with_remaining(ms(remaining)))
 }
 
 fn unknown() -> StoreError {
@@ -48,6 +48,13 @@ fn a_waiter_retries_with_jitter_when_the_lease_expires() {
         let until = at(200 + late);
         assert_eq!(waits.on_response(busy(100), at(90), at(100), random), AcquireStep::Sleep { until });
     }
+}
+
+#[test]
+fn a_waiter_retries_after_the_expiry_lag_of_the_store() {
+    let mut waits = machine(OnError::FailClosed, 10_000).with_expiry_lag(ms(200));
+    let until = at(100 + 100 + 200 + 1);
+    assert_eq!(waits.on_response(busy(100), at(90), at(100), 0), AcquireStep::Sleep { until });
 }
 
 #[test]

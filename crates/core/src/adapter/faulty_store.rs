@@ -13,9 +13,8 @@ use tokio::sync::watch;
 use super::fault::{Fault, FaultPlans, FaultScript, StoreOp};
 use crate::clock::{ClockExt, SharedClock};
 use crate::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, PromiseReport, ReleaseRequest,
-    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
-    WakeListener,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, PromiseReport, ReleaseRequest, ReleaseResponse,
+    RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind, WakeListener,
 };
 use crate::types::{Name, Token};
 
@@ -200,7 +199,7 @@ impl Store for FaultyStore {
         self.call_with_fault(StoreOp::Release, self.inner.release(giving, within)).await?
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
         self.call_with_fault(StoreOp::Inspect, self.inner.inspect(name, within)).await?
     }
 
@@ -246,7 +245,7 @@ mod tests {
     }
 
     async fn is_held(chaos: &FaultyStore, ask: &AcquireRequest) -> bool {
-        chaos.inner.inspect(&ask.name, CALL_TIMEOUT).await.unwrap().is_some()
+        !chaos.inner.inspect(ask.names.first(), CALL_TIMEOUT).await.unwrap().leases.is_empty()
     }
 
     #[tokio::test(start_paused = true)]
@@ -271,22 +270,16 @@ mod tests {
         let (chaos, store, _) = chaos();
         let ask = ask("a");
         chaos.all().down(true);
-        let renewal = RenewRequest {
-            name: ask.name.clone(),
-            token: ask.token.clone(),
-            fence: crate::Fence::MIN,
-            ttl: ask.ttl,
-            lock_delay: Duration::ZERO,
-        };
+        let renewal = RenewRequest::new(ask.names.clone(), ask.token.clone(), crate::Fence::MIN, ask.ttl);
         let renewed = store.renew(&[renewal.clone(), renewal], CALL_TIMEOUT).await;
         assert_eq!(renewed.len(), 2);
         for failed in [
             store.acquire(&ask, CALL_TIMEOUT).await.err(),
             store
-                .release(&ReleaseRequest::by_owner(ask.name.clone(), ask.token.clone()), CALL_TIMEOUT)
+                .release(&ReleaseRequest::by_owner(ask.names.clone(), ask.token.clone()), CALL_TIMEOUT)
                 .await
                 .err(),
-            store.inspect(&ask.name, CALL_TIMEOUT).await.err(),
+            store.inspect(ask.names.first(), CALL_TIMEOUT).await.err(),
             store.list("", 1, CALL_TIMEOUT).await.err(),
             store.promise(CALL_TIMEOUT).await.err(),
         ]
@@ -343,16 +336,19 @@ mod tests {
             let (held, mut waiting) = (ask("a"), ask("a"));
             waiting.queue = Some(CALL_TIMEOUT);
             store.acquire(&held, CALL_TIMEOUT).await.unwrap();
-            let listener = store.listen(&waiting.name, &waiting.token);
+            let listener = store.listen(waiting.names.first(), &waiting.token);
             store.acquire(&waiting, CALL_TIMEOUT).await.unwrap();
             store
-                .release(&ReleaseRequest::by_owner(held.name.clone(), held.token.clone()), CALL_TIMEOUT)
+                .release(&ReleaseRequest::by_owner(held.names.clone(), held.token.clone()), CALL_TIMEOUT)
                 .await
                 .unwrap();
             let woken = run_until(clock.as_ref(), clock.now() + CALL_TIMEOUT, listener.notified()).await;
             assert_eq!(woken.is_none(), dropped);
             store
-                .release(&ReleaseRequest::by_owner(waiting.name.clone(), waiting.token.clone()), CALL_TIMEOUT)
+                .release(
+                    &ReleaseRequest::by_owner(waiting.names.clone(), waiting.token.clone()),
+                    CALL_TIMEOUT,
+                )
                 .await
                 .unwrap();
         }

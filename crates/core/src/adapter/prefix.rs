@@ -5,9 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, PromiseReport, ReleaseRequest,
-    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
-    WakeListener,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, PromiseReport, ReleaseRequest, ReleaseResponse,
+    RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind, WakeListener,
 };
 use crate::types::{InvalidInput, Name, Token};
 
@@ -60,7 +59,8 @@ impl PrefixedStore {
     }
 
     fn renewal_with_prefix(&self, renewal: &RenewRequest) -> Result<RenewRequest, StoreError> {
-        Ok(RenewRequest { name: self.with_prefix(&renewal.name)?, ..renewal.clone() })
+        let names = renewal.names.try_map(|name| self.with_prefix(name))?;
+        Ok(RenewRequest { names, ..renewal.clone() })
     }
 }
 
@@ -75,8 +75,8 @@ impl Store for PrefixedStore {
     }
 
     async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        let name = self.with_prefix(&ask.name)?;
-        self.inner.acquire(&AcquireRequest { name, ..ask.clone() }, within).await
+        let names = ask.names.try_map(|name| self.with_prefix(name))?;
+        self.inner.acquire(&AcquireRequest { names, ..ask.clone() }, within).await
     }
 
     async fn renew(
@@ -109,13 +109,14 @@ impl Store for PrefixedStore {
         giving: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        let name = self.with_prefix(&giving.name)?;
-        self.inner.release(&ReleaseRequest { name, ..giving.clone() }, within).await
+        let names = giving.names.try_map(|name| self.with_prefix(name))?;
+        self.inner.release(&ReleaseRequest { names, ..giving.clone() }, within).await
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
-        let found = self.inner.inspect(&self.with_prefix(name)?, within).await?;
-        Ok(found.map(|lease| Lease { name: name.clone(), ..lease }))
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
+        let mut found = self.inner.inspect(&self.with_prefix(name)?, within).await?;
+        found.leases.iter_mut().for_each(|lease| lease.name = name.clone());
+        Ok(found)
     }
 
     async fn list(&self, prefix: &str, limit: usize, within: Duration) -> Result<LeaseList, StoreError> {
@@ -126,14 +127,14 @@ impl Store for PrefixedStore {
         let mut leases: Vec<_> = found
             .leases
             .into_iter()
-            .filter_map(|lease| {
-                let name = self.without_prefix(&lease.name)?;
-                name.as_str().starts_with(prefix).then_some(Lease { name, ..lease })
+            .filter_map(|mut lease| {
+                lease.name = self.without_prefix(&lease.name)?;
+                lease.name.as_str().starts_with(prefix).then_some(lease)
             })
             .collect();
         let truncated = found.truncated || leases.len() > limit;
         leases.truncate(limit);
-        Ok(LeaseList { leases, truncated })
+        Ok(LeaseList::new(leases).with_truncated(truncated))
     }
 
     fn listen(&self, name: &Name, token: &Token) -> WakeListener {
@@ -165,13 +166,7 @@ mod tests {
     }
 
     fn renewal(ask: &AcquireRequest, fence: Fence) -> RenewRequest {
-        RenewRequest {
-            name: ask.name.clone(),
-            token: ask.token.clone(),
-            fence,
-            ttl: ask.ttl,
-            lock_delay: ask.lock_delay,
-        }
+        RenewRequest::new(ask.names.clone(), ask.token.clone(), fence, ask.ttl)
     }
 
     #[test]
@@ -202,7 +197,8 @@ mod tests {
             let listed = store.list("", 10, CALL_TIMEOUT).await.unwrap();
             assert_eq!(listed.leases.len(), 1);
             assert_eq!(listed.leases[0].name.as_str(), "job");
-            let shown = store.inspect(&listed.leases[0].name, CALL_TIMEOUT).await.unwrap().unwrap();
+            let shown =
+                store.inspect(&listed.leases[0].name, CALL_TIMEOUT).await.unwrap().into_first().unwrap();
             assert_eq!(shown.name.as_str(), "job");
         }
         assert_eq!(memory.list("", 10, CALL_TIMEOUT).await.unwrap().leases.len(), 2);
@@ -232,11 +228,11 @@ mod tests {
         let mut renewed =
             store.renew(&[renewal(&long, grant.fence), renewal(&fits, grant.fence)], CALL_TIMEOUT).await;
         assert!(matches!(renewed.pop(), Some(Ok(RenewResponse::Extended { .. }))));
-        let giving = ReleaseRequest::by_owner(long.name.clone(), long.token.clone());
+        let giving = ReleaseRequest::by_owner(long.names.clone(), long.token.clone());
         for refused in [
             store.acquire(&long, CALL_TIMEOUT).await.err(),
             store.release(&giving, CALL_TIMEOUT).await.err(),
-            store.inspect(&long.name, CALL_TIMEOUT).await.err(),
+            store.inspect(long.names.first(), CALL_TIMEOUT).await.err(),
             renewed.pop().and_then(Result::err),
         ] {
             let refused = refused.unwrap();

@@ -48,7 +48,7 @@ fn fence(number: u64) -> Fence {
 }
 
 fn grant(number: u64) -> Grant {
-    Grant { fence: fence(number), ttl: None }
+    Grant::new(fence(number))
 }
 
 // Request sent at 0, response at 10 ms.

@@ -16,10 +16,13 @@ pub use table::{LeaseTable, WokenWaiter};
 
 use crate::clock::SharedClock;
 use crate::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, Promise, ReleaseRequest,
-    ReleaseResponse, RenewRequest, RenewResponse, Store, StoreError, WakeListener, WakeRegistry,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, Promise, ReleaseRequest, ReleaseResponse,
+    RenewRequest, RenewResponse, Store, StoreError, WakeListener, WakeRegistry,
 };
 use crate::types::{Name, Token};
+
+const CAPABILITIES: Capabilities =
+    Capabilities::new("memory", Promise::Volatile).with_list().with_queue().with_fence_survives_loss();
 
 /// A store in memory. Clones share its leases.
 #[derive(Debug, Clone)]
@@ -59,7 +62,7 @@ impl MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("memory", Promise::Volatile).with_list().with_queue().with_fence_survives_loss()
+        CAPABILITIES
     }
 
     fn describe(&self) -> String {
@@ -67,6 +70,7 @@ impl Store for MemoryStore {
     }
 
     async fn acquire(&self, ask: &AcquireRequest, _within: Duration) -> Result<AcquireResponse, StoreError> {
+        CAPABILITIES.check_acquire(ask)?;
         let (now, micros) = (self.clock.now(), self.wall_micros());
         self.table().acquire(ask, now, micros)
     }
@@ -78,7 +82,10 @@ impl Store for MemoryStore {
     ) -> Vec<Result<RenewResponse, StoreError>> {
         let now = self.clock.now();
         let mut table = self.table();
-        batch.iter().map(|renewal| Ok(table.renew(renewal, now))).collect()
+        batch
+            .iter()
+            .map(|renewal| CAPABILITIES.check_names(&renewal.names).map(|()| table.renew(renewal, now)))
+            .collect()
     }
 
     async fn release(
@@ -86,6 +93,7 @@ impl Store for MemoryStore {
         giving: &ReleaseRequest,
         _within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
+        CAPABILITIES.check_names(&giving.names)?;
         let (now, micros) = (self.clock.now(), self.wall_micros());
         // A waiter of this process removes its entry when it gives up, so every entry is live.
         let (given, woken) = self.table().release(giving, now, micros, |_| true);
@@ -95,9 +103,9 @@ impl Store for MemoryStore {
         Ok(given)
     }
 
-    async fn inspect(&self, name: &Name, _within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, _within: Duration) -> Result<LeaseList, StoreError> {
         let now = self.clock.now();
-        Ok(self.table().inspect(name, now))
+        Ok(LeaseList::new(self.table().inspect(name, now)))
     }
 
     async fn list(&self, prefix: &str, limit: usize, _within: Duration) -> Result<LeaseList, StoreError> {

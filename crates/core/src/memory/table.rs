@@ -1,11 +1,12 @@
 //! The reference semantics as a pure table: no lock, no clock, no task. Every store must behave
-//! like this one.
+//! like this one. It serves exclusive leases of one name; its caller refuses other requests.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Grant, HANDOVER_CLAIM_TTL, Lease, LeaseList, Mode,
+    AcquireRequest, AcquireResponse, BusyLease, Grant, HANDOVER_CLAIM_TTL, Lease, LeaseList,
     ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, StoreError,
     StoreErrorKind,
 };
@@ -52,11 +53,17 @@ pub struct LeaseTable {
     // Undone tokens, with the end of their refusal.
     tombstones: HashMap<Token, Moment>,
     counters: Vec<u64>,
+    claim_ttl: Duration,
 }
 
 impl Default for LeaseTable {
     fn default() -> Self {
-        Self { rows: BTreeMap::new(), tombstones: HashMap::new(), counters: vec![0; FENCE_COUNTERS] }
+        Self {
+            rows: BTreeMap::new(),
+            tombstones: HashMap::new(),
+            counters: vec![0; FENCE_COUNTERS],
+            claim_ttl: HANDOVER_CLAIM_TTL,
+        }
     }
 }
 
@@ -65,24 +72,19 @@ impl LeaseTable {
     /// lower bound for new fences.
     ///
     /// # Errors
-    /// The mode is not exclusive, or the fence counter is exhausted.
+    /// The fence counter is exhausted.
     pub fn acquire(
         &mut self,
         request: &AcquireRequest,
         now: Moment,
         micros: u64,
     ) -> Result<AcquireResponse, StoreError> {
-        if request.mode != Mode::Exclusive {
-            return Err(StoreError::not_done(
-                StoreErrorKind::Unsupported,
-                "this store serves exclusive leases only",
-            ));
-        }
+        let name = request.names.first();
         self.sweep(now);
         if self.tombstones.get(&request.token).is_some_and(|until| *until > now) {
             return Ok(AcquireResponse::Void);
         }
-        let row = self.rows.entry(request.name.clone()).or_default();
+        let row = self.rows.entry(name.clone()).or_default();
         if let Some(held) = row.lease.as_mut().filter(|held| held.expires > now) {
             if held.token == request.token {
                 let expires = now + request.store_ttl();
@@ -92,7 +94,7 @@ impl LeaseTable {
                 held.expires = if held.unclaimed { expires } else { held.expires.max(expires) };
                 held.unclaimed = false;
                 row.queue.retain(|waiter| waiter.token != request.token);
-                return Ok(AcquireResponse::Granted(Grant { fence: held.fence, ttl: None }));
+                return Ok(AcquireResponse::Granted(Grant::new(held.fence)));
             }
             if let Some(keep) = request.queue {
                 let expires = now + keep;
@@ -109,17 +111,16 @@ impl LeaseTable {
                     }
                 }
             }
-            return Ok(AcquireResponse::Busy(BusyLease {
-                holder: held.token.holder().to_owned(),
-                class: Some(held.token.class().to_owned()),
-                fence: Some(held.fence),
-                remaining: Some(held.expires.since(now)),
-                queued: request.queue.is_some(),
-            }));
+            let busy = BusyLease::new(held.token.holder())
+                .with_class(held.token.class().to_owned())
+                .with_fence(held.fence)
+                .with_remaining(held.expires.since(now))
+                .with_queued(request.queue.is_some());
+            return Ok(AcquireResponse::Busy(busy));
         }
         // A free name goes to any requester, also past live waiters: the queue only orders
         // handovers.
-        let fence = next_fence(&mut self.counters, &request.name, micros, request.floor)?;
+        let fence = next_fence(&mut self.counters, name, micros, request.floor)?;
         row.queue.retain(|waiter| waiter.token != request.token);
         row.lease = Some(StoredLease {
             token: request.token.clone(),
@@ -128,20 +129,20 @@ impl LeaseTable {
             expires: now + request.store_ttl(),
             unclaimed: false,
         });
-        Ok(AcquireResponse::Granted(Grant { fence, ttl: None }))
+        Ok(AcquireResponse::Granted(Grant::new(fence)))
     }
 
     /// See [`Store::renew`](crate::store::Store::renew).
     pub fn renew(&mut self, request: &RenewRequest, now: Moment) -> RenewResponse {
-        let held = self.rows.get_mut(&request.name).and_then(|row| row.lease.as_mut());
+        let held = self.rows.get_mut(request.names.first()).and_then(|row| row.lease.as_mut());
         match held {
             Some(held)
                 if held.token == request.token && held.fence == request.fence && held.expires > now =>
             {
-                let was_left = Some(held.expires.since(now));
+                let was_left = held.expires.since(now);
                 // Never shorten the lease, as in `acquire`.
                 held.expires = held.expires.max(now + request.store_ttl());
-                RenewResponse::Extended { remaining_before: was_left }
+                RenewResponse::extended(was_left)
             }
             _ => RenewResponse::NotOwned,
         }
@@ -160,7 +161,8 @@ impl LeaseTable {
         if let (ReleaseAuthority::Owner(token), Some(keep)) = (&request.authority, request.tombstone) {
             self.tombstones.insert(token.clone(), now + keep);
         }
-        let Some(row) = self.rows.get_mut(&request.name) else {
+        let name = request.names.first();
+        let Some(row) = self.rows.get_mut(name) else {
             return (ReleaseResponse::NotOwned, None);
         };
         if let ReleaseAuthority::Owner(token) | ReleaseAuthority::Waiter(token) = &request.authority {
@@ -184,25 +186,30 @@ impl LeaseTable {
             }
             // An exhausted counter leaves the name free; the waiter gets the error from its next
             // request.
-            let Ok(fence) = next_fence(&mut self.counters, &request.name, micros, waiter.floor) else {
+            let Ok(fence) = next_fence(&mut self.counters, name, micros, waiter.floor) else {
                 break;
             };
             row.lease = Some(StoredLease {
                 token: waiter.token.clone(),
                 fence,
                 since: now,
-                expires: now + HANDOVER_CLAIM_TTL,
+                expires: now + self.claim_ttl,
                 unclaimed: true,
             });
             woken = Some(waiter.token);
         }
         if row.lease.is_none() && row.queue.is_empty() {
-            self.rows.remove(&request.name);
+            self.rows.remove(name);
         }
         (ReleaseResponse::Released, woken)
     }
 
-    /// See [`Store::inspect`](crate::store::Store::inspect).
+    /// Sets the time in which a waiter must confirm a handover.
+    pub fn set_claim_ttl(&mut self, claim_ttl: Duration) {
+        self.claim_ttl = claim_ttl;
+    }
+
+    /// The live lease of a name. See [`Store::inspect`](crate::store::Store::inspect).
     #[must_use]
     pub fn inspect(&self, name: &Name, now: Moment) -> Option<Lease> {
         self.rows.get(name).and_then(|row| visible_lease(name, row, now))
@@ -217,12 +224,12 @@ impl LeaseTable {
             .filter(|(name, _)| name.as_str().starts_with(prefix))
             .filter_map(|(name, row)| visible_lease(name, row, now));
         let leases: Vec<_> = found.by_ref().take(limit).collect();
-        LeaseList { leases, truncated: found.next().is_some() }
+        LeaseList::new(leases).with_truncated(found.next().is_some())
     }
 
     /// Drops all data, like a flush or a fail-over to an empty replica.
     pub fn clear_all_data(&mut self) {
-        *self = Self::default();
+        *self = Self { claim_ttl: self.claim_ttl, ..Self::default() };
     }
 
     /// The numbers of rows, waiters and tombstones. They must return to the baseline after the work
@@ -271,15 +278,15 @@ fn is_stale(row: &NameRow, now: Moment) -> bool {
 
 fn visible_lease(name: &Name, row: &NameRow, now: Moment) -> Option<Lease> {
     let held = row.lease.as_ref().filter(|held| held.expires > now)?;
-    Some(Lease {
-        name: name.clone(),
-        holder: held.token.holder().to_owned(),
-        class: Some(held.token.class().to_owned()),
-        fence: Some(held.fence),
-        remaining: Some(held.expires.since(now)),
-        age: Some(now.since(held.since)),
-        waiters: u64::try_from(row.queue.iter().filter(|waiter| waiter.expires > now).count()).ok(),
-    })
+    let waiters = row.queue.iter().filter(|waiter| waiter.expires > now).count();
+    Some(
+        Lease::new(name.clone(), held.token.holder())
+            .with_class(held.token.class().to_owned())
+            .with_fence(held.fence)
+            .with_remaining(held.expires.since(now))
+            .with_age(now.since(held.since))
+            .with_waiters(u64::try_from(waiters).ok()),
+    )
 }
 
 // `max(last + 1, wall clock in microseconds, floor + 1)`: a store that lost its counter does not go

@@ -8,7 +8,7 @@ use super::duration::{decimal, human};
 use super::field::Field;
 use super::plan::RenewPlan;
 use crate::deadline::usable_time;
-use crate::store::{Promise, PromiseReport};
+use crate::store::{Capabilities, Promise, PromiseReport};
 use crate::types::{InvalidInput, Ttl};
 
 /// One problem of a class, before the position of its values in a file is known.
@@ -81,6 +81,26 @@ pub fn check_store(class: &Class, store: &PromiseReport) -> Result<(), InvalidIn
              if losing a lease is acceptable",
             store.promise.to_string(),
             class.requires.to_string(),
+        ),
+    })
+}
+
+/// Checks that the store can keep the class's TTL.
+///
+/// # Errors
+/// The store's shortest TTL is longer; the message states both.
+pub fn check_ttl(class: &Class, store: &Capabilities) -> Result<(), InvalidInput> {
+    if class.ttl >= store.min_ttl {
+        return Ok(());
+    }
+    Err(InvalidInput {
+        field: format!("class.{}.ttl", class.name),
+        given: format!("{:?}", human(class.ttl.get())),
+        allowed: format!(
+            "is shorter than {}, the shortest that the {} store can keep. Lengthen it, or use a store that serves \
+             shorter leases",
+            human(store.min_ttl.get()),
+            store.kind,
         ),
     })
 }

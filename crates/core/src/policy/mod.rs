@@ -32,7 +32,7 @@ mod state;
 pub use book::{PolicyBook, problems};
 pub use builtin::BUILTIN_POLICIES;
 pub use change::{Change, ChangeKind};
-pub use check::{check, check_name, check_store};
+pub use check::{check, check_name, check_store, check_ttl};
 pub use class::{
     AcquirePolicy, Class, Enforcement, OnError, OnFailure, ReleasePolicy, ReleaseWhen, RenewPolicy,
 };

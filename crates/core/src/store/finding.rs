@@ -10,6 +10,7 @@ use super::PromiseReport;
 /// How much a finding matters. Ordered: a worse finding is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Severity {
     /// Information without a risk.
     Note,
@@ -81,6 +82,7 @@ impl Finding {
 /// The report of a store examination. The store's crate makes it, because only that crate knows the
 /// store's failure modes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Examination {
     /// The findings, worst first after [`sort_findings`](Self::sort_findings).
     pub findings: Vec<Finding>,

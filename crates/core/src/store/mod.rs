@@ -34,8 +34,8 @@ pub use wake::{WakeListener, WakeRegistry};
 
 use crate::types::{Name, Token};
 
-/// How long a waiter that was granted a released lease has to confirm it, by a retry with its
-/// token. A dead waiter blocks the queue for no longer than this.
+/// The default of [`Capabilities::claim_ttl`]: several round trips, so that a live waiter confirms in
+/// time.
 pub const HANDOVER_CLAIM_TTL: Duration = Duration::from_millis(500);
 
 /// How long a store refuses an undone token, so that a late acquire of it is not granted. Longer
@@ -59,7 +59,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The location for people: a URL without secrets.
     fn describe(&self) -> String;
 
-    /// Requests the lease, as one atomic step:
+    /// Requests the lease, as one atomic step. What the store does not serve is refused by
+    /// [`Capabilities::check_acquire`]. Of several names, all are granted with one fence, or none is
+    /// changed.
     ///
     /// 1. The token was undone (a [`ReleaseRequest`] with a tombstone): [`AcquireResponse::Void`],
     ///    nothing changes.
@@ -69,13 +71,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// 3. The live lease has another token: [`AcquireResponse::Busy`]. With `queue` set, the token is
     ///    registered as the last waiter; a retry keeps its position and extends the registration.
     /// 4. Otherwise the lease is granted for the request's TTL plus lock delay. Its fence is greater
-    ///    than the request's `floor` and than every fence granted for this name before. The token's
-    ///    waiter entry is removed.
+    ///    than the request's `floor` and than every fence granted for any of the names before. The
+    ///    token's waiter entry is removed.
     async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError>;
 
     /// Extends leases, each only if its live lease has exactly this token *and* this fence. An
     /// expired lease is never revived, even if its record still exists, and a live one is never
-    /// shortened. Returns one result per item, in order.
+    /// shortened. Returns one result per item, in order. An item that
+    /// [`Capabilities::check_names`] refuses does not affect the others.
     async fn renew(&self, batch: &[RenewRequest], within: Duration)
     -> Vec<Result<RenewResponse, StoreError>>;
 
@@ -83,13 +86,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// entry is removed in any case, and a tombstone is left if requested.
     ///
     /// If waiters are queued, the lease is granted at once to the first live one for
-    /// [`HANDOVER_CLAIM_TTL`], and only that waiter is notified. The new fence is above the floor
-    /// of the waiter's last request.
+    /// [`Capabilities::claim_ttl`], and only that waiter is notified. The new fence is above the
+    /// floor of the waiter's last request.
     async fn release(&self, giving: &ReleaseRequest, within: Duration)
     -> Result<ReleaseResponse, StoreError>;
 
-    /// The live lease of a name, if there is one.
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError>;
+    /// Every live lease of a name: none, one, or several if it is held shared or by permits.
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError>;
 
     /// Live leases whose names start with `prefix`, sorted by name, at most `limit`.
     async fn list(&self, prefix: &str, limit: usize, within: Duration) -> Result<LeaseList, StoreError> {
@@ -110,6 +113,6 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// `any`.
     async fn promise(&self, within: Duration) -> Result<PromiseReport, StoreError> {
         let _ = within;
-        Ok(PromiseReport { promise: self.capabilities().promise, limits: Vec::new() })
+        Ok(PromiseReport::new(self.capabilities().promise))
     }
 }

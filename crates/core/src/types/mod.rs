@@ -3,18 +3,21 @@
 mod fence;
 mod holder;
 mod name;
+mod name_set;
 mod token;
 mod ttl;
 
 pub use fence::Fence;
 pub use holder::Holder;
 pub use name::Name;
+pub use name_set::NameSet;
 pub use token::{Token, fingerprint};
 pub use ttl::Ttl;
 
 /// Invalid input: the field, the given value, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {given}: {allowed}")]
+#[non_exhaustive]
 pub struct InvalidInput {
     /// The field under the name that the caller uses, e.g. `name` or `class.scheduler.ttl`.
     pub field: String,

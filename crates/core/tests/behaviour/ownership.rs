@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use crate::fixture::{Fixture, ms, name, run_ready_tasks, secs};
+use crate::fixture::{Fixture, name, run_ready_tasks, secs};
 use leasehold_core::adapter::StoreOp;
 use leasehold_core::rng::OsRandom;
 use leasehold_core::store::{
@@ -26,13 +26,8 @@ async fn acquire_lease(store: &SharedStore, token: &Token, ttl: u64) -> Grant {
 }
 
 async fn renew_lease(store: &SharedStore, token: &Token, grant: Grant, ttl: u64) -> RenewResponse {
-    let renewal = RenewRequest {
-        name: name("job:1"),
-        token: token.clone(),
-        fence: grant.fence,
-        ttl: Ttl::new(secs(ttl)).unwrap(),
-        lock_delay: ms(0),
-    };
+    let ttl = Ttl::new(secs(ttl)).unwrap();
+    let renewal = RenewRequest::new(name("job:1"), token.clone(), grant.fence, ttl);
     store.renew(&[renewal], secs(1)).await.remove(0).unwrap()
 }
 

@@ -147,7 +147,7 @@ fn a_store_that_promises_less_is_refused_with_its_findings() {
     let book = PolicyBook::from_text("[class.scheduler]\nrequires = \"durable\"", "p.toml").unwrap();
     let class = book.class("scheduler", NOW).unwrap();
     let volatile =
-        PromiseReport { promise: Promise::Volatile, limits: vec!["appendonly is no: turn it on".into()] };
+        PromiseReport::new(Promise::Volatile).with_limits(vec!["appendonly is no: turn it on".into()]);
     let said = check_store(&class, &volatile).unwrap_err().to_string();
     assert!(
         said.starts_with(
@@ -156,7 +156,7 @@ fn a_store_that_promises_less_is_refused_with_its_findings() {
         "{said}"
     );
     for enough in [Promise::Durable, Promise::Consensus] {
-        let promised = PromiseReport { promise: enough, limits: Vec::new() };
+        let promised = PromiseReport::new(enough);
         assert_eq!(check_store(&class, &promised), Ok(()));
     }
 }

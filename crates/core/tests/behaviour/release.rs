@@ -200,7 +200,7 @@ async fn lease_lost_carries_the_works_result() {
         })
         .await;
     match ended.unwrap_err() {
-        RunError::Lost { lost, result } => {
+        RunError::Lost { lost, result, .. } => {
             assert_eq!((lost.reason, result), (Loss::Deadline, Some("the result")));
         }
         other => panic!("{other:?}"),

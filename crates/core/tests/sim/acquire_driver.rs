@@ -65,11 +65,9 @@ impl Simulation {
         state.inside[name] = Some(id);
         let now = state.clock.read(self.now);
         let token = Token::fresh(&state.holder, &class.name, &*state.random);
-        let ask = AcquireRequest {
-            lock_delay: class.release.lock_delay,
-            floor: state.floors[name],
-            ..AcquireRequest::new(self.names[name].clone(), token, class.ttl)
-        };
+        let ask = AcquireRequest::new(self.names[name].clone(), token, class.ttl)
+            .with_lock_delay(class.release.lock_delay)
+            .with_floor(state.floors[name]);
         let port = DriverPort::default();
         // The driver reads the time when it is made.
         port.values().now = now;
@@ -276,7 +274,7 @@ impl Simulation {
     }
 
     fn tell(&mut self, client: usize, attempt: &SimAcquire, how: AcquireEnding, undo: bool) {
-        let lease = self.store.record(&attempt.ask.name, self.now);
+        let lease = self.store.record(attempt.ask.names.first(), self.now);
         let class = in_force(&self.clients[client].classes, &attempt.class);
         self.history
             .note(self.now, "ended", (client, attempt.id), how as u64, || format!("{how:?}, undo {undo}"));

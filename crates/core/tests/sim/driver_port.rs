@@ -16,7 +16,7 @@ use leasehold_core::clock::{Clock, Moment, Sleep};
 use leasehold_core::policy::Class;
 use leasehold_core::rng::SharedRandom;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, Promise, ReleaseRequest, ReleaseResponse,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, Promise, ReleaseRequest, ReleaseResponse,
     RenewRequest, RenewResponse, Store, StoreError, WakeListener, WakeRegistry,
 };
 use leasehold_core::types::{Fence, Name, Token};
@@ -205,7 +205,7 @@ impl Store for PortStore {
         unreachable!("an acquire does not release")
     }
 
-    async fn inspect(&self, _: &Name, _: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, _: &Name, _: Duration) -> Result<LeaseList, StoreError> {
         unreachable!("an acquire does not inspect")
     }
 

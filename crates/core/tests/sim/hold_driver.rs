@@ -7,8 +7,8 @@ use leasehold_core::event::{DebtResolution, EventKind, LeaseOp};
 use leasehold_core::life::{Effect, HoldMachine, HoldState, Input, ReleaseOutcome, ReleaseResult};
 use leasehold_core::policy::{Class, OnFailure};
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, ReleaseAuthority, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, TOMBSTONE_TTL,
+    AcquireRequest, AcquireResponse, BusyLease, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
+    TOMBSTONE_TTL,
 };
 use leasehold_core::types::Token;
 
@@ -238,13 +238,8 @@ impl Simulation {
         match effect {
             Effect::Renew => {
                 let Some(fence) = entry.life.fence() else { return };
-                let renewal = RenewRequest {
-                    name,
-                    token: entry.token.clone(),
-                    fence,
-                    ttl: class.ttl,
-                    lock_delay: class.release.lock_delay,
-                };
+                let renewal = RenewRequest::new(name, entry.token.clone(), fence, class.ttl)
+                    .with_lock_delay(class.release.lock_delay);
                 self.send(client, CallOwner::Hold(id), StoreRequest::Renew(renewal), class.renew.timeout);
             }
             Effect::Heal => {
@@ -258,11 +253,8 @@ impl Simulation {
                 self.send(client, CallOwner::Hold(id), StoreRequest::Acquire(ask), class.acquire.timeout);
             }
             Effect::Release { .. } => {
-                let giving = ReleaseRequest {
-                    name,
-                    authority: ReleaseAuthority::Owner(entry.token.clone()),
-                    tombstone: entry.life.leaves_tombstone().then_some(TOMBSTONE_TTL),
-                };
+                let giving = ReleaseRequest::by_owner(name, entry.token.clone())
+                    .with_tombstone(entry.life.leaves_tombstone().then_some(TOMBSTONE_TTL));
                 self.send(client, CallOwner::Hold(id), StoreRequest::Release(giving), class.release.timeout);
             }
             Effect::AdoptHealToken => {
@@ -309,7 +301,7 @@ impl Simulation {
         let input = match (&self.calls[call].verb, reply) {
             (
                 StoreRequest::Renew(_),
-                StoreReply::Renew(RenewResponse::Extended { remaining_before: was_left }),
+                StoreReply::Renew(RenewResponse::Extended { remaining_before: was_left, .. }),
             ) => Input::Renewed { sent_at, remaining_before: was_left },
             (StoreRequest::Renew(renewal), StoreReply::Renew(RenewResponse::NotOwned)) => {
                 let (key, fence) = ((client, id), renewal.fence);

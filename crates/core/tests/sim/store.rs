@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use leasehold_core::memory::LeaseTable;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Grant, ReleaseAuthority, ReleaseRequest, ReleaseResponse,
+    AcquireRequest, AcquireResponse, BusyLease, ReleaseAuthority, ReleaseRequest, ReleaseResponse,
     RenewRequest, RenewResponse, StoreErrorKind,
 };
 use leasehold_core::types::{Fence, Name, Token};
@@ -23,9 +23,9 @@ pub(crate) enum StoreRequest {
 impl StoreRequest {
     pub(crate) fn name(&self) -> &Name {
         match self {
-            Self::Acquire(ask) => &ask.name,
-            Self::Renew(renewal) => &renewal.name,
-            Self::Release(giving) => &giving.name,
+            Self::Acquire(ask) => ask.names.first(),
+            Self::Renew(renewal) => renewal.names.first(),
+            Self::Release(giving) => giving.names.first(),
         }
     }
 
@@ -138,15 +138,15 @@ impl SimStore {
     fn ask(&mut self, ask: &AcquireRequest, at: Nanos) -> StoreReply {
         let now = self.clock.read(at);
         let answer = if self.mistake == Mistake::PlainCounter {
-            let blind = AcquireRequest { floor: None, ..ask.clone() };
+            let blind = ask.clone().with_floor(None);
             self.table.acquire(&blind, now, 0)
         } else {
             self.table.acquire(ask, now, self.micros(at))
         };
         match answer {
-            Ok(AcquireResponse::Granted(grant)) if self.mistake == Mistake::FenceRepeated => {
-                let fence = *self.first.entry(ask.token.clone()).or_insert(grant.fence);
-                StoreReply::Acquire(AcquireResponse::Granted(Grant { fence, ..grant }))
+            Ok(AcquireResponse::Granted(mut grant)) if self.mistake == Mistake::FenceRepeated => {
+                grant.fence = *self.first.entry(ask.token.clone()).or_insert(grant.fence);
+                StoreReply::Acquire(AcquireResponse::Granted(grant))
             }
             Ok(answer) => StoreReply::Acquire(answer),
             Err(failure) => StoreReply::Failed { cause: failure.kind, unknown: failure.unknown },
@@ -157,17 +157,19 @@ impl SimStore {
         let now = self.clock.read(at);
         match (self.mistake, live) {
             (Mistake::RenewWithoutComparing, Some(live)) => {
-                let any = RenewRequest { token: live.owner.clone(), fence: live.fence, ..renewal.clone() };
+                let mut any = renewal.clone();
+                (any.token, any.fence) = (live.owner.clone(), live.fence);
                 StoreReply::Renew(self.table.renew(&any, now))
             }
             (Mistake::RenewRevives, None)
-                if self.owners.get(&renewal.name).is_some_and(|(_, owner)| *owner == renewal.token) =>
+                if self
+                    .owners
+                    .get(renewal.names.first())
+                    .is_some_and(|(_, owner)| *owner == renewal.token) =>
             {
-                let again = AcquireRequest::new(renewal.name.clone(), renewal.token.clone(), renewal.ttl);
+                let again = AcquireRequest::new(renewal.names.clone(), renewal.token.clone(), renewal.ttl);
                 match self.table.acquire(&again, now, self.micros(at)) {
-                    Ok(AcquireResponse::Granted(_)) => {
-                        StoreReply::Renew(RenewResponse::Extended { remaining_before: None })
-                    }
+                    Ok(AcquireResponse::Granted(_)) => StoreReply::Renew(RenewResponse::extended(None)),
                     _ => StoreReply::Renew(RenewResponse::NotOwned),
                 }
             }
@@ -199,7 +201,7 @@ pub(crate) fn reply_text(reply: &StoreReply) -> String {
         StoreReply::Acquire(AcquireResponse::Busy(BusyLease { holder, remaining, .. })) => {
             format!("busy: {holder} for {remaining:?}")
         }
-        StoreReply::Acquire(AcquireResponse::Void) => "void".to_owned(),
+        StoreReply::Acquire(other) => format!("{other:?}"),
         StoreReply::Renew(renewed) => format!("{renewed:?}"),
         StoreReply::Release(given) => format!("{given:?}"),
         StoreReply::Failed { cause, unknown } => format!("failed ({cause}, unknown {unknown})"),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, Lease, LeaseList, PromiseReport, ReleaseRequest,
-    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, WakeListener,
+    AcquireRequest, AcquireResponse, Capabilities, LeaseList, PromiseReport, ReleaseRequest, ReleaseResponse,
+    RenewRequest, RenewResponse, SharedStore, Store, StoreError, WakeListener,
 };
 use leasehold_core::{Name, Token};
 
@@ -59,7 +59,7 @@ impl Store for CountingStore {
         self.inner.release(giving, within).await
     }
 
-    async fn inspect(&self, name: &Name, within: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
         self.inner.inspect(name, within).await
     }
 

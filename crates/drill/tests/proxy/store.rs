@@ -33,8 +33,9 @@ async fn repeated_commands_change_no_response() {
             AcquireResponse::Granted(grant) => fences.push(grant.fence),
             other => panic!("granted expected, not {other:?}"),
         }
-        assert!(store.inspect(&ask.name, STORE_CALL_TIMEOUT).await.unwrap().is_some());
-        let other = AcquireRequest { token: self::acquire_request("other").token, ..ask };
+        assert_eq!(store.inspect(ask.names.first(), STORE_CALL_TIMEOUT).await.unwrap().leases.len(), 1);
+        let mut other = ask;
+        other.token = acquire_request("other").token;
         assert!(matches!(store.acquire(&other, STORE_CALL_TIMEOUT).await.unwrap(), AcquireResponse::Busy(_)));
     }
     assert_eq!(fences.len(), 10);
@@ -54,7 +55,8 @@ async fn an_acquire_with_a_lost_reply_is_unknown_and_retryable() {
     let ask = acquire_request("job:1");
     let failure = store.acquire(&ask, STORE_CALL_TIMEOUT).await.unwrap_err();
     assert!(failure.unknown, "{failure:?}");
-    let held = store.inspect(&ask.name, STORE_CALL_TIMEOUT).await.unwrap().expect("the acquire was applied");
+    let held = store.inspect(ask.names.first(), STORE_CALL_TIMEOUT).await.unwrap();
+    let held = held.into_first().expect("the acquire was applied");
     match store.acquire(&ask, STORE_CALL_TIMEOUT).await.unwrap() {
         AcquireResponse::Granted(grant) => assert_eq!(Some(grant.fence), held.fence),
         other => panic!("granted expected, not {other:?}"),

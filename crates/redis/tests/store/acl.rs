@@ -40,7 +40,7 @@ async fn r18_the_documented_user_can_do_everything_we_do() {
         renew(&store, renew_request("a", &mine, granted)).await,
         RenewResponse::Extended { .. }
     ));
-    assert_eq!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().unwrap().waiters, Some(1));
+    assert_eq!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first().unwrap().waiters, Some(1));
     assert_eq!(store.list("", 10, CALL_TIMEOUT).await.unwrap().leases.len(), 1);
     assert_eq!(release(&store, "a", &mine).await, ReleaseResponse::Released);
     bell.notified().await;

@@ -90,7 +90,7 @@ async fn r09_with_an_append_only_file_leases_survive_kill_9() {
     let granted = expect_granted(&store, &acquire_request("a", &mine)).await;
     server.restart().await.unwrap();
     let after = open(&server.url());
-    let lease = after.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().expect("kept");
+    let lease = after.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first().expect("kept");
     assert_eq!((lease.holder.as_str(), lease.fence), ("web-1:7", Some(granted.fence)));
     assert!(matches!(
         renew(&after, renew_request("a", &mine, granted)).await,
@@ -118,13 +118,13 @@ async fn r10_a_clock_that_jumped_shows_in_the_next_renewal() {
     // The effect of a clock jump of 25 s on a lease of 30 s.
     let _: i64 = run_command(&mut cli, "PEXPIRE lock:a 5000").await;
     match renew(&store, renew_request("a", &mine, granted)).await {
-        RenewResponse::Extended { remaining_before: Some(left) } => {
+        RenewResponse::Extended { remaining_before: Some(left), .. } => {
             assert!(left <= Duration::from_secs(5), "{left:?}")
         }
         other => panic!("{other:?}"),
     }
     match renew(&store, renew_request("a", &mine, granted)).await {
-        RenewResponse::Extended { remaining_before: Some(left) } => {
+        RenewResponse::Extended { remaining_before: Some(left), .. } => {
             assert!(left > Duration::from_secs(5), "{left:?}")
         }
         other => panic!("{other:?}"),

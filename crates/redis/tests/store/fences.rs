@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::store::{
-    ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewResponse, Store, StoreErrorKind,
-};
+use leasehold_core::store::{ReleaseRequest, ReleaseResponse, RenewResponse, Store, StoreErrorKind};
 use leasehold_core::types::Fence;
 
 use crate::fixture::{
@@ -29,13 +27,14 @@ async fn trap_11_the_fence_grows_across_release_expiry_break_flush_and_restart()
     brief.ttl = ttl(Duration::from_millis(100));
     let expiring = expect_granted(&store, &brief).await.fence;
     grows("release", expiring);
-    eventually("it expired", || async { store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().is_none() })
-        .await;
+    eventually("it expired", || async {
+        store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().leases.is_empty()
+    })
+    .await;
 
     let broken = expect_granted(&store, &acquire_request("a", &token())).await.fence;
     grows("expiry", broken);
-    let breaking =
-        ReleaseRequest { name: name("a"), authority: ReleaseAuthority::Operator(broken), tombstone: None };
+    let breaking = ReleaseRequest::by_operator(name("a"), broken);
     assert_eq!(store.release(&breaking, CALL_TIMEOUT).await.unwrap(), ReleaseResponse::Released);
     grows("break", expect_granted(&store, &acquire_request("a", &token())).await.fence);
 

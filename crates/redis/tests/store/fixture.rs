@@ -74,13 +74,7 @@ pub(crate) async fn release(store: &RedisStore, text: &str, token: &Token) -> Re
 }
 
 pub(crate) fn renew_request(text: &str, token: &Token, grant: Grant) -> RenewRequest {
-    RenewRequest {
-        name: name(text),
-        token: token.clone(),
-        fence: grant.fence,
-        ttl: ttl(TEST_TTL),
-        lock_delay: Duration::ZERO,
-    }
+    RenewRequest::new(name(text), token.clone(), grant.fence, ttl(TEST_TTL))
 }
 
 pub(crate) async fn renew(store: &RedisStore, renewal: RenewRequest) -> RenewResponse {

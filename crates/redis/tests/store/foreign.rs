@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::store::{ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewResponse, Store};
+use leasehold_core::store::{ReleaseRequest, ReleaseResponse, RenewResponse, Store};
 use leasehold_redis::RedisOptions;
 
 use crate::fixture::{
@@ -39,7 +39,7 @@ async fn foreign_set_nx_px_and_leasehold_exclude_each_other() {
     assert_eq!((seen.class, seen.fence), (None, None));
     assert!(seen.remaining.unwrap() <= Duration::from_secs(60));
     assert_eq!(release(&store, "a", &token).await, ReleaseResponse::NotOwned);
-    let lease = store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().unwrap();
+    let lease = store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first().unwrap();
     assert!(lease.holder.starts_with("foreign#"));
 
     // It releases by compare-and-delete; we acquire, and it is refused.
@@ -64,7 +64,7 @@ async fn a_foreign_key_without_expiry_is_busy_for_ever() {
     let (store, mut cli) = (open(&server.url()), raw_connection(&server).await);
     let _: () = run_command(&mut cli, "SET lock:a x").await;
     assert_eq!(expect_busy(&store, &acquire_request("a", &token())).await.remaining, None);
-    assert_eq!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().unwrap().remaining, None);
+    assert_eq!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first().unwrap().remaining, None);
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_key_of_another_type_is_busy_and_untouched() {
     assert!(expect_busy(&store, &queue_request("a", &mine)).await.holder.starts_with("foreign#"));
     assert_eq!(renew(&store, renew_request("a", &mine, granted)).await, RenewResponse::NotOwned);
     assert_eq!(release(&store, "a", &mine).await, ReleaseResponse::NotOwned);
-    assert!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().is_some());
+    assert!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first().is_some());
     let length: i64 = run_command(&mut cli, "LLEN lock:a").await;
     assert_eq!(length, 2);
 }
@@ -87,19 +87,14 @@ async fn operator_breaks_only_the_inspected_grant() {
     let server = server().await;
     let (store, mut cli) = (open(&server.url()), raw_connection(&server).await);
     let first = expect_granted(&store, &acquire_request("a", &token())).await.fence;
-    let breaking = |fence| ReleaseRequest {
-        name: name("a"),
-        authority: ReleaseAuthority::Operator(fence),
-        tombstone: None,
-    };
+    let breaking = |fence| ReleaseRequest::by_operator(name("a"), fence);
     assert_eq!(store.release(&breaking(first), CALL_TIMEOUT).await.unwrap(), ReleaseResponse::Released);
     let second = expect_granted(&store, &acquire_request("a", &token())).await.fence;
     assert!(second > first);
     assert_eq!(store.release(&breaking(first), CALL_TIMEOUT).await.unwrap(), ReleaseResponse::NotOwned);
     // A foreign value that happens to end in a number was never shown with a fence.
     let _: () = run_command(&mut cli, &format!("SET lock:b x|{first}")).await;
-    let foreign =
-        ReleaseRequest { name: name("b"), authority: ReleaseAuthority::Operator(first), tombstone: None };
+    let foreign = ReleaseRequest::by_operator(name("b"), first);
     assert_eq!(store.release(&foreign, CALL_TIMEOUT).await.unwrap(), ReleaseResponse::NotOwned);
 }
 

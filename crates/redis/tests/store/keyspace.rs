@@ -37,7 +37,10 @@ async fn r02_a_node_of_a_cluster_takes_every_script() {
             renew(&store, renew_request(text, &mine, granted)).await,
             RenewResponse::Extended { .. }
         ));
-        assert_eq!(store.inspect(&name(text), CALL_TIMEOUT).await.unwrap().unwrap().waiters, Some(1));
+        assert_eq!(
+            store.inspect(&name(text), CALL_TIMEOUT).await.unwrap().into_first().unwrap().waiters,
+            Some(1)
+        );
         assert_eq!(release(&store, text, &mine).await, ReleaseResponse::Released);
         let undo = ReleaseRequest::undo(name(text), waiter);
         assert_eq!(store.release(&undo, CALL_TIMEOUT).await.unwrap(), ReleaseResponse::Released);

@@ -46,7 +46,7 @@ async fn a_release_hands_over_in_order_and_wakes_only_the_next() {
     let (two, bell_two) = listen_and_queue(&here, "a").await;
     // A poll keeps the place in the queue.
     assert!(expect_busy(&there, &queue_request("a", &one)).await.queued);
-    assert_eq!(here.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().unwrap().waiters, Some(2));
+    assert_eq!(here.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first().unwrap().waiters, Some(2));
 
     assert_eq!(release(&here, "a", &holder).await, ReleaseResponse::Released);
     assert!(is_woken(&bell_one).await);
@@ -83,7 +83,7 @@ async fn waiter_that_gave_up_is_removed() {
     assert_eq!(store.release(&undo, CALL_TIMEOUT).await.unwrap(), ReleaseResponse::NotOwned);
     let places: u64 = run_command(&mut raw_connection(&server).await, "HLEN lh1:place:{lock:a}").await;
     assert_eq!(places, 1);
-    assert_eq!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().unwrap().waiters, Some(1));
+    assert_eq!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first().unwrap().waiters, Some(1));
     assert_eq!(release(&store, "a", &holder).await, ReleaseResponse::Released);
     assert!(is_woken(&bell_two).await);
     assert!(is_not_woken_yet(&bell_one).await);
@@ -301,7 +301,7 @@ async fn a_handed_over_lease_is_above_its_waiters_floor() {
     waiting.floor = Fence::new(first.get() + 3_600_000_000);
     assert!(expect_busy(&store, &waiting).await.queued);
     release(&store, "a", &holder).await;
-    let handed = store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap();
+    let handed = store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first();
     // On a machine that stalled, the claim may have expired: then the waiter acquires anew.
     if let Some(lease) = handed {
         assert!(lease.fence > waiting.floor, "{lease:?}");

@@ -1,8 +1,6 @@
 //! Errors of real servers, and how they are classified.
 
-use leasehold_core::store::{
-    AcquireResponse, ReleaseAuthority, ReleaseRequest, Store, StoreError, StoreErrorKind,
-};
+use leasehold_core::store::{AcquireResponse, ReleaseRequest, Store, StoreError, StoreErrorKind};
 use leasehold_core::types::{Fence, Ttl};
 use leasehold_redis::{RedisOptions, RedisStore};
 
@@ -58,11 +56,7 @@ async fn r20_a_replica_does_not_say_that_a_lease_is_not_owned() {
     let (mine, other) = (token(), token());
     let granted = expect_granted(&store, &acquire_request("theirs", &mine)).await;
     for text in ["theirs", "free"] {
-        let seen = ReleaseRequest {
-            name: name(text),
-            authority: ReleaseAuthority::Operator(Fence::MIN),
-            tombstone: None,
-        };
+        let seen = ReleaseRequest::by_operator(name(text), Fence::MIN);
         for giving in [
             None,
             Some(ReleaseRequest::by_owner(name(text), other.clone())),

@@ -116,16 +116,11 @@ pub(crate) async fn create(
     let hold = match acquired {
         Ok(Acquired::Held(hold)) => hold,
         Ok(Acquired::Busy(busy)) => {
-            return Err(Refusal::busy(
-                name.as_str(),
-                &leasehold::store::BusyLease {
-                    holder: busy.holder,
-                    class: busy.class,
-                    fence: busy.fence,
-                    remaining: busy.remaining,
-                    queued: false,
-                },
-            ));
+            let busy = leasehold::store::BusyLease::new(busy.holder)
+                .with_class(busy.class)
+                .with_fence(busy.fence)
+                .with_remaining(busy.remaining);
+            return Err(Refusal::busy(name.as_str(), &busy));
         }
         Err(error) => return Err(acquire_refusal(error)),
     };

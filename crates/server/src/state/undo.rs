@@ -41,7 +41,7 @@ impl UndoGuard {
         unrepeatable: bool,
         wait: Option<Duration>,
     ) -> Self {
-        let (name, token) = (&request.name, &request.token);
+        let (name, token) = (&request.names, &request.token);
         let giving = match (unrepeatable, wait) {
             (true, _) => Some(ReleaseRequest::undo(name.clone(), token.clone())),
             (false, Some(_)) => Some(ReleaseRequest::leave_queue(name.clone(), token.clone())),

@@ -192,7 +192,7 @@ async fn a_high_floor_does_not_block_other_tenants() {
     let hours = fence(acquire(1, "b:now".into(), json!({})).await.ok()) + 23 * 3_600_000_000;
     let token = Token::parse(&format!("x|scheduler|{}", "0".repeat(32))).unwrap();
     let ttl = Ttl::new(Duration::from_secs(3600)).unwrap();
-    let mut ahead = AcquireRequest::new("b:days".parse().unwrap(), token, ttl);
+    let mut ahead = AcquireRequest::new(leasehold::Name::new("b:days").unwrap(), token, ttl);
     ahead.floor = Fence::new(hours + 48 * 3_600_000_000);
     daemon.store.acquire(&ahead, Duration::from_secs(60)).await.unwrap();
     let busy = acquire(1, "b:days".into(), json!({})).await;

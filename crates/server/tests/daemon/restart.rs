@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use leasehold::clock::{BootClock, Clock};
 use leasehold::leasehold_core::adapter::FaultyStore;
-use leasehold::leasehold_core::store::ReleaseAuthority;
 use leasehold::store::{ReleaseRequest, SharedStore};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -109,11 +108,8 @@ async fn assert_survives_restart(daemon: &mut Daemon, like: impl Fn(&Value) -> b
 
 /// Releases this lease in the store, without the daemon.
 async fn release_in_store(store: &SharedStore, name: &str, fence: &Value) {
-    let giving = ReleaseRequest {
-        name: leasehold::Name::new(name).unwrap(),
-        authority: ReleaseAuthority::Operator(fence.as_str().unwrap().parse().unwrap()),
-        tombstone: None,
-    };
+    let fence = fence.as_str().unwrap().parse().unwrap();
+    let giving = ReleaseRequest::by_operator(leasehold::Name::new(name).unwrap(), fence);
     store.release(&giving, Duration::from_secs(1)).await.unwrap();
 }
 
@@ -233,7 +229,7 @@ async fn stopping_notifies_all_clients() {
     daemon.call("DELETE", "/v1/holds/h", None, None).await.ok();
     daemon.stop().await;
     let name = leasehold::Name::new("job:1").unwrap();
-    let lease = daemon.store.inspect(&name, Duration::from_secs(1)).await.unwrap().unwrap();
+    let lease = daemon.store.inspect(&name, Duration::from_secs(1)).await.unwrap().into_first().unwrap();
     assert_eq!(
         Some(lease.fence.unwrap().to_string().as_str()),
         mine["fence"].as_str(),

@@ -122,13 +122,8 @@ impl StorePair {
     }
 
     fn renew(&mut self, token: ModelToken, fence: u8) {
-        let renewal = RenewRequest {
-            name: self.name.clone(),
-            token: Self::real_token(token),
-            fence: Fence::new(u64::from(fence)).expect("a fence"),
-            ttl: self.ttl(),
-            lock_delay: Duration::ZERO,
-        };
+        let fence_seen = Fence::new(u64::from(fence)).expect("a fence");
+        let renewal = RenewRequest::new(&self.name, Self::real_token(token), fence_seen, self.ttl());
         let real = self.table.renew(&renewal, self.now());
         let message = Message::Renew { token, sent_at: 0, fence };
         let modelled = self.model.store_receives(message, &self.config, &CoverageSet::default());

@@ -14,15 +14,7 @@ fn name() -> Name {
 }
 
 fn lease(left: u64) -> Lease {
-    Lease {
-        name: name(),
-        holder: "c0.1".to_owned(),
-        class: None,
-        fence: Some(fence()),
-        remaining: Some(Duration::from_millis(left)),
-        age: None,
-        waiters: None,
-    }
+    Lease::new(name(), "c0.1").with_fence(fence()).with_remaining(Duration::from_millis(left))
 }
 
 fn token() -> Token {
@@ -174,7 +166,7 @@ fn a_grant_after_a_lost_undo_is_not_counted_as_late() {
             books.lease_released(&token());
         }
         books.lease_granted((name(), again), &token(), ((0, 1), false), 2 * SEC);
-        let lease = Lease { fence: Some(again), ..lease(2_000) };
+        let lease = lease(2_000).with_fence(again);
         books.observe_lease(&name(), Some(&lease), None, 2 * SEC);
         assert_eq!(undo_counts(books), could);
     }

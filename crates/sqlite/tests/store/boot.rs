@@ -77,7 +77,7 @@ async fn trap_23_wall_clock_stepped_an_hour_either_way() {
         ));
         let renewed = a.renew(&store, fence).await;
         let was_left = Some(Duration::from_secs(60));
-        assert_eq!(renewed, RenewResponse::Extended { remaining_before: was_left }, "step {step}");
+        assert_eq!(renewed, RenewResponse::extended(was_left), "step {step}");
         scene.clock.advance(Duration::from_secs(60));
         assert_eq!(a.inspect(&store).await, None, "step {step}");
         assert!(b.expect_granted(&store).await > fence, "step {step}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::store::{AcquireRequest, ReleaseAuthority, ReleaseRequest, Store, StoreErrorKind};
+use leasehold_core::store::{ReleaseAuthority, ReleaseRequest, Store, StoreErrorKind};
 use leasehold_core::{Fence, Name};
 use leasehold_sqlite::SqliteStore;
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ async fn grow(history: Vec<(usize, HistoryEvent)>) -> Result<(), TestCaseError> 
         if let HistoryEvent::Floor(ahead) = happening {
             floor = Fence::new(highest[at] + 1 + ahead);
         }
-        let ask = AcquireRequest { floor, ..who.acquire_request(60_000) };
+        let ask = who.acquire_request(60_000).with_floor(floor);
         let answer = who.acquire(&store, &ask).await.unwrap();
         let leasehold_core::store::AcquireResponse::Granted(grant) = answer else {
             return Err(TestCaseError::fail(format!("{:?} is not free: {answer:?}", who.name)));
@@ -72,10 +72,7 @@ async fn grow(history: Vec<(usize, HistoryEvent)>) -> Result<(), TestCaseError> 
             HistoryEvent::Expire => scene.clock.advance(Duration::from_secs(61)),
             HistoryEvent::Break => {
                 let (name, claim) = (who.name.clone(), ReleaseAuthority::Operator(grant.fence));
-                store
-                    .release(&ReleaseRequest { name, authority: claim, tombstone: None }, CALL_TIMEOUT)
-                    .await
-                    .unwrap();
+                store.release(&ReleaseRequest::new(name, claim), CALL_TIMEOUT).await.unwrap();
             }
             HistoryEvent::HandOver => {
                 let next = TestClient::new("b", names[at]);
@@ -125,7 +122,7 @@ async fn recreated_file_continues_from_the_clock_or_the_floor() {
     scene.remove_files();
     // The wall clock goes back too: only the floor that the client has seen is left.
     scene.clock.step_wall(-1_000_000);
-    let ask = AcquireRequest { floor: Some(by_clock), ..who.acquire_request(60_000) };
+    let ask = who.acquire_request(60_000).with_floor(by_clock);
     let leasehold_core::store::AcquireResponse::Granted(grant) =
         who.acquire(&scene.open(), &ask).await.unwrap()
     else {
@@ -153,7 +150,7 @@ async fn counter_at_its_maximum_refuses_and_does_not_wrap() {
     let store = scene.open();
     let (who, next) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
     let last = Fence::new(Fence::MAX.get() - 1);
-    let ask = AcquireRequest { floor: last, ..who.acquire_request(60_000) };
+    let ask = who.acquire_request(60_000).with_floor(last);
     who.acquire(&store, &ask).await.unwrap();
     assert_eq!(who.inspect(&store).await.unwrap().fence, Some(Fence::MAX));
     who.release(&store).await;

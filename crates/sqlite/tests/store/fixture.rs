@@ -145,17 +145,12 @@ impl TestClient {
     }
 
     pub(crate) fn queue_request(&self) -> AcquireRequest {
-        AcquireRequest { queue: Some(Duration::from_secs(600)), ..self.acquire_request(60_000) }
+        self.acquire_request(60_000).with_queue(Duration::from_secs(600))
     }
 
     pub(crate) fn renew_request(&self, fence: Fence) -> RenewRequest {
-        RenewRequest {
-            name: self.name.clone(),
-            token: self.token.clone(),
-            fence,
-            ttl: Ttl::new(Duration::from_secs(60)).unwrap(),
-            lock_delay: Duration::ZERO,
-        }
+        let ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+        RenewRequest::new(&self.name, self.token.clone(), fence, ttl)
     }
 
     pub(crate) async fn acquire(
@@ -192,7 +187,7 @@ impl TestClient {
     }
 
     pub(crate) async fn inspect(&self, store: &dyn Store) -> Option<Lease> {
-        store.inspect(&self.name, CALL_TIMEOUT).await.unwrap()
+        store.inspect(&self.name, CALL_TIMEOUT).await.unwrap().into_first()
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use leasehold_core::store::{AcquireRequest, AcquireResponse, Store};
+use leasehold_core::store::{AcquireResponse, Store};
 use leasehold_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::fixture::TestClient;
@@ -137,10 +137,8 @@ async fn churn(file: &str) {
     let store = SqliteStore::open(SqliteOptions::new(file)).unwrap();
     for number in 0_u64.. {
         let who = TestClient::new("churn", &format!("job:{}", number % 3));
-        let ask = AcquireRequest {
-            queue: number.is_multiple_of(2).then_some(Duration::from_millis(50)),
-            ..who.acquire_request(100)
-        };
+        let queue = number.is_multiple_of(2).then_some(Duration::from_millis(50));
+        let ask = who.acquire_request(100).with_queue(queue);
         let mut answer = who.acquire(&store, &ask).await.unwrap();
         if let AcquireResponse::Busy(busy) = &answer
             && busy.queued

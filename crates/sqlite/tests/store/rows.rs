@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::Fence;
-use leasehold_core::store::{AcquireRequest, AcquireResponse, Grant, ReleaseRequest, Store};
+use leasehold_core::store::{AcquireResponse, Grant, ReleaseRequest, Store};
 
 use crate::fixture::{CALL_TIMEOUT, Fixture, TestClient};
 
@@ -50,7 +50,7 @@ async fn polling_waiter_keeps_its_place_and_raises_its_floor() {
     second.expect_queued(&store).await;
     scene.clock.advance(Duration::from_secs(400));
     let floor = Fence::new(fence.get() + 3_600_000_000).unwrap();
-    let again = AcquireRequest { floor: Some(floor), ..first.queue_request() };
+    let again = first.queue_request().with_floor(floor);
     first.acquire(&store, &again).await.unwrap();
     holder.release(&store).await;
     let lease = first.inspect(&store).await.unwrap();
@@ -68,7 +68,7 @@ async fn waiters_are_counted_by_name_and_while_they_wait() {
         who("w", name).expect_queued(&store).await;
     }
     let brief = who("b", "job:1");
-    let ask = AcquireRequest { queue: Some(Duration::from_secs(1)), ..brief.acquire_request(60_000) };
+    let ask = brief.acquire_request(60_000).with_queue(Duration::from_secs(1));
     brief.acquire(&store, &ask).await.unwrap();
     let waiters = async || brief.inspect(&store).await.unwrap().waiters;
     assert_eq!(waiters().await, Some(2));

@@ -48,7 +48,7 @@ impl AcquireHooks for TestHooks {
         request: &AcquireRequest,
     ) -> Arc<WakeListener> {
         self.record("listen");
-        current.unwrap_or_else(|| Arc::new(store.listen(&request.name, &request.token)))
+        current.unwrap_or_else(|| Arc::new(store.listen(request.names.first(), &request.token)))
     }
 
     fn on_response(&mut self, _response: &AcquireResponse, _request: &mut AcquireRequest, _now: Moment) {

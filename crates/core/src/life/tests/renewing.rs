@@ -11,7 +11,7 @@ fn deadline_counts_from_send_time_less_drift_and_grace() {
 
 #[test]
 fn a_grant_with_another_ttl_counts_that_one() {
-    let given = Grant { fence: fence(5), ttl: Some(Duration::from_secs(20)) };
+    let given = Grant::new(fence(5)).with_ttl(Duration::from_secs(20));
     let life = HoldMachine::granted(class(|_| ()), 7, at(0), given, at(10));
     assert_eq!(life.deadline().stop_at(), at(20_000 - 320));
 }

@@ -76,7 +76,7 @@ fn drive(
                     ScriptedResponse::Granted => {
                         let fence = Fence::MIN;
                         acquiring.on_response(
-                            AcquireResponse::Granted(Grant { fence, ttl: None }),
+                            AcquireResponse::Granted(Grant::new(fence)),
                             sent_at,
                             now,
                             random,
@@ -86,12 +86,9 @@ fn drive(
                         failing_since = None;
                         seen.busy = true;
                         let remaining = left.map(Duration::from_millis);
-                        let busy = BusyLease {
-                            remaining,
-                            // As a store that queues waiters does: a hint may come, and may be lost.
-                            queued: queue.is_some(),
-                            ..BusyLease::default()
-                        };
+                        // As a store that queues waiters does: a hint may come, and may be lost.
+                        let busy =
+                            BusyLease::default().with_remaining(remaining).with_queued(queue.is_some());
                         let next = acquiring.on_response(AcquireResponse::Busy(busy), sent_at, now, random);
                         if let AcquireStep::Sleep { until } = &next {
                             prop_assert!(*until <= wait_until, "waits past its end");

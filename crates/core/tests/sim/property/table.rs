@@ -118,16 +118,11 @@ impl TableAndModel {
         let name = token % 2;
         // A floor around the newest fence.
         let floor = (self.model.newest[name] + floor).saturating_sub(25);
-        let ask = AcquireRequest {
-            lock_delay: millis(delay),
-            queue: queue.map(millis),
-            floor: Fence::new(floor),
-            ..AcquireRequest::new(
-                self.names[name].clone(),
-                self.tokens[token].clone(),
-                Ttl::new(millis(ttl)).unwrap(),
-            )
-        };
+        let ttl_asked = Ttl::new(millis(ttl)).unwrap();
+        let ask = AcquireRequest::new(&self.names[name], self.tokens[token].clone(), ttl_asked)
+            .with_lock_delay(millis(delay))
+            .with_queue(queue.map(millis))
+            .with_floor(Fence::new(floor));
         let answer = self.table.acquire(&ask, self.now(), self.micros()).unwrap();
         let (now, live) = (self.model.now, self.model.live(name));
         let expires = now + ttl + delay;
@@ -177,18 +172,17 @@ impl TableAndModel {
         let live = self.model.live(name);
         // The record of an expired lease may still be there: its fence must not revive the lease.
         let fence = self.model.leases[name].map_or(1, |lease| lease.fence) + u64::from(!right_fence);
-        let renewal = RenewRequest {
-            name: self.names[name].clone(),
-            token: self.tokens[token].clone(),
-            fence: Fence::new(fence).unwrap(),
-            ttl: Ttl::new(millis(ttl)).unwrap(),
-            lock_delay: Duration::ZERO,
-        };
+        let renewal = RenewRequest::new(
+            &self.names[name],
+            self.tokens[token].clone(),
+            Fence::new(fence).unwrap(),
+            Ttl::new(millis(ttl)).unwrap(),
+        );
         let renewed = self.table.renew(&renewal, self.now());
         match live.filter(|lease| lease.token == token && right_fence) {
             Some(lease) => {
-                let remaining_before = Some(millis(lease.expires - self.model.now));
-                prop_assert_eq!(renewed, RenewResponse::Extended { remaining_before });
+                let remaining_before = millis(lease.expires - self.model.now);
+                prop_assert_eq!(renewed, RenewResponse::extended(remaining_before));
                 let expires = lease.expires.max(self.model.now + ttl);
                 self.model.leases[name] = Some(ModelLease { expires, ..lease });
             }
@@ -204,11 +198,7 @@ impl TableAndModel {
         ours: bool,
         tombstone: Option<u64>,
     ) -> Result<(), TestCaseError> {
-        let giving = ReleaseRequest {
-            name: self.names[name].clone(),
-            authority: claim,
-            tombstone: tombstone.map(millis),
-        };
+        let giving = ReleaseRequest::new(&self.names[name], claim).with_tombstone(tombstone.map(millis));
         let (given, woken) = self.table.release(&giving, self.now(), self.micros(), |_| true);
         if !ours {
             prop_assert_eq!((given, woken), (ReleaseResponse::NotOwned, None));

@@ -73,7 +73,13 @@ pub(crate) async fn acquire(
         }
         AcquireResponse::Busy(busy) => Err(Refusal::busy(name.as_str(), &busy)),
         AcquireResponse::Void => Err(Refusal::void(name.as_str())),
+        _ => Err(unknown_response().into()),
     }
+}
+
+/// The error for a response that this version does not know. It may have been a grant.
+fn unknown_response() -> StoreError {
+    StoreError::unknown(StoreErrorKind::Corrupt, "the store's answer is newer than this daemon")
 }
 
 /// A checked acquire request.
@@ -116,7 +122,7 @@ impl CheckedAcquire {
         let mode = match (want.mode, want.permits) {
             (None | Some(ModeWord::Exclusive), None) => Mode::Exclusive,
             (Some(ModeWord::Shared), None) => Mode::Shared,
-            (Some(ModeWord::Permits), Some(of)) if of > 0 => Mode::Permits { of },
+            (Some(ModeWord::Permits), Some(of)) if of > 0 => Mode::permits(of, 1)?,
             _ => {
                 let said = "permits: goes with the mode `permits`, and is at least 1";
                 return Err(Refusal::invalid("permits", said));
@@ -126,13 +132,12 @@ impl CheckedAcquire {
         let wait = parse_duration("wait_ms", want.wait_ms, 0, 60_000)?
             .map(|wait| wait.min(app.config.max_wait))
             .filter(|wait| !wait.is_zero());
-        let request = AcquireRequest {
-            mode,
-            lock_delay: lock_delay.unwrap_or(class.release.lock_delay),
-            floor: check_floor(app, want.floor)?,
-            queue: parse_duration("queue_ms", want.queue_ms, 1, 600_000)?,
-            ..AcquireRequest::new(name.clone(), token, want.ttl_ms.map_or(Ok(class.ttl), parse_ttl)?)
-        };
+        let ttl = want.ttl_ms.map_or(Ok(class.ttl), parse_ttl)?;
+        let request = AcquireRequest::new(name, token, ttl)
+            .with_mode(mode)
+            .with_lock_delay(lock_delay.unwrap_or(class.release.lock_delay))
+            .with_floor(check_floor(app, want.floor)?)
+            .with_queue(parse_duration("queue_ms", want.queue_ms, 1, 600_000)?);
         Ok(Self {
             class: Arc::new(request_class(&class, &request)),
             request,
@@ -156,7 +161,7 @@ impl CheckedAcquire {
     fn granted(&self, grant: &Grant) -> Granted {
         let token = &self.request.token;
         Granted {
-            name: self.request.name.to_string(),
+            name: self.request.names.to_string(),
             fence: grant.fence,
             token: self.made_token.then(|| Secret::new(token.expose())),
             holder: token.holder().to_owned(),
@@ -248,11 +253,13 @@ async fn send_once(
 ) -> Result<AcquireResponse, StoreError> {
     if let Some(keep) = request.queue {
         let now = app.clock.now();
-        app.waiters.listen(&**app.store(), &request.name, &request.token, keep, now);
+        app.waiters.listen(&**app.store(), request.names.first(), &request.token, keep, now);
     }
     let answer = app.with_timeout(within, app.store().acquire(request, within)).await;
-    if matches!(answer, Ok(AcquireResponse::Granted(_) | AcquireResponse::Void)) {
-        app.waiters.forget(&request.token);
+    match answer {
+        Ok(AcquireResponse::Granted(_) | AcquireResponse::Void) => app.waiters.forget(&request.token),
+        Ok(AcquireResponse::Busy(_)) | Err(_) => {}
+        Ok(_) => return Err(unknown_response()),
     }
     answer
 }
@@ -330,7 +337,7 @@ impl AcquireHooks for WaitHooks<'_> {
         // The table has it too, unless another request of the token has ended and removed it.
         drop(current);
         let (keep, now) = (request.queue.unwrap_or_default(), self.app.clock.now());
-        self.app.waiters.listen(store, &request.name, &request.token, keep, now)
+        self.app.waiters.listen(store, request.names.first(), &request.token, keep, now)
     }
 
     fn on_response(&mut self, response: &AcquireResponse, _request: &mut AcquireRequest, _now: Moment) {

@@ -179,7 +179,9 @@ fn renews_often_enough(app: &App, lease: &Lease) -> bool {
 }
 
 async fn inspect_lease(app: &App, name: &Name) -> Result<Option<Lease>, Refusal> {
-    Ok(app.with_timeout(DEFAULT_STORE_TIMEOUT, app.store().inspect(name, DEFAULT_STORE_TIMEOUT)).await?)
+    let found =
+        app.with_timeout(DEFAULT_STORE_TIMEOUT, app.store().inspect(name, DEFAULT_STORE_TIMEOUT)).await?;
+    Ok(found.into_first())
 }
 
 fn stale_fence(name: &Name) -> Refusal {

@@ -46,7 +46,7 @@ pub(crate) async fn show(
 ) -> Result<JsonBody<LockView>, Refusal> {
     let found =
         app.with_timeout(DEFAULT_STORE_TIMEOUT, app.store().inspect(&name, DEFAULT_STORE_TIMEOUT)).await?;
-    Ok(JsonBody(match &found {
+    Ok(JsonBody(match &found.into_first() {
         Some(lease) => LockView::from(lease),
         None => LockView::free(name.as_str()),
     }))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use leasehold::store::{ReleaseAuthority, ReleaseRequest, ReleaseResponse, TOMBSTONE_TTL};
+use leasehold::store::{ReleaseRequest, ReleaseResponse, TOMBSTONE_TTL};
 use leasehold_wire::{Problem, Release, Released};
 
 use super::{parse_duration, parse_store_timeout, parse_token};
@@ -48,11 +48,8 @@ pub(crate) async fn release(
     }
     // A caller that sets a tombstone undoes an acquire that may never have been granted.
     let undo = tombstone.is_some_and(|keep| !keep.is_zero());
-    let giving = ReleaseRequest {
-        name: name.clone(),
-        authority: ReleaseAuthority::Owner(token.clone()),
-        tombstone: Some(tombstone.unwrap_or(TOMBSTONE_TTL)).filter(|keep| !keep.is_zero()),
-    };
+    let giving = ReleaseRequest::by_owner(&name, token.clone())
+        .with_tombstone(Some(tombstone.unwrap_or(TOMBSTONE_TTL)).filter(|keep| !keep.is_zero()));
     let given = app.with_timeout(within, app.store().release(&giving, within)).await?;
     app.client_leases.released(&name, &token, given, undo, app.clock.now());
     match given {

@@ -51,13 +51,8 @@ pub(crate) async fn renew(
         })?,
     };
     let lock_delay = parse_duration("lock_delay_ms", want.lock_delay_ms, 0, 86_400_000)?;
-    let renewal = RenewRequest {
-        name: name.clone(),
-        token,
-        fence: want.fence,
-        ttl,
-        lock_delay: lock_delay.or(delay).unwrap_or_default(),
-    };
+    let renewal = RenewRequest::new(&name, token, want.fence, ttl)
+        .with_lock_delay(lock_delay.or(delay).unwrap_or_default());
     let within = parse_store_timeout(want.within_ms)?;
     let mut results = app.renew(&[renewal], within).await;
     match results.pop() {
@@ -117,18 +112,13 @@ fn request_from_item(item: &RenewItem, namespace: &str) -> Result<RenewRequest, 
     }
     let ttl: Ttl = parse_ttl(item.ttl_ms)?;
     let lock_delay = parse_duration("lock_delay_ms", item.lock_delay_ms, 0, 86_400_000)?;
-    Ok(RenewRequest {
-        name,
-        token: parse_token(&item.token)?,
-        fence: item.fence,
-        ttl,
-        lock_delay: lock_delay.unwrap_or_default(),
-    })
+    Ok(RenewRequest::new(name, parse_token(&item.token)?, item.fence, ttl)
+        .with_lock_delay(lock_delay.unwrap_or_default()))
 }
 
 fn renewed_view((renewed, asked_to_release): (RenewResponse, Option<String>)) -> RenewedView {
     match renewed {
-        RenewResponse::Extended { remaining_before: was_left } => {
+        RenewResponse::Extended { remaining_before: was_left, .. } => {
             RenewedView::Extended { was_left_ms: was_left.map(millis), asked_to_release }
         }
         RenewResponse::NotOwned => RenewedView::NotOwned,

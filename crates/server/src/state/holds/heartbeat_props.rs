@@ -106,7 +106,7 @@ impl Fixture {
 
     /// The lease in the store lasts at least as long as the client relies on it.
     async fn assert_lease_covers_client(&self) {
-        let lease = self.store.store().inspect(&self.name, CHECK_INTERVAL).await.unwrap();
+        let lease = self.store.store().inspect(&self.name, CHECK_INTERVAL).await.unwrap().into_first();
         // A continuing class re-acquires a lost lease under a higher fence.
         let ours = |fence| match self.on_failure {
             OnFailure::Fence => fence == Some(self.fence),

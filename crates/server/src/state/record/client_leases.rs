@@ -87,7 +87,7 @@ impl ClientLeases {
         };
         // Id 0: without a grant there is no hold that later events could belong to.
         let about = |fence| EventSubject {
-            name: &ask.name,
+            name: ask.names.first(),
             class: ask.token.class(),
             holder: &holder,
             fence,
@@ -97,7 +97,7 @@ impl ClientLeases {
             Ok(AcquireResponse::Granted(grant)) => {
                 let mut lease = FollowedLease {
                     id: 0,
-                    name: ask.name.clone(),
+                    name: ask.names.first().clone(),
                     class: ask.token.class().to_owned(),
                     holder: holder.clone(),
                     fence: grant.fence,
@@ -126,7 +126,7 @@ impl ClientLeases {
             Ok(AcquireResponse::Busy(busy)) => {
                 EventKind::Busy { took, holder: busy.holder.clone(), held_here: false }
             }
-            Ok(AcquireResponse::Void) => return,
+            Ok(_) => return,
             Err(failure) => EventKind::Unavailable { took, cause: failure.kind },
         };
         self.recorder.record(&about(fence), what);
@@ -193,7 +193,7 @@ impl ClientLeases {
     fn lease_from_renewal(&self, renewal: &RenewRequest, now: Moment) -> Option<FollowedLease> {
         Some(FollowedLease {
             id: 0,
-            name: renewal.name.clone(),
+            name: renewal.names.first().clone(),
             class: renewal.token.class().to_owned(),
             holder: holder(&renewal.token)?,
             fence: renewal.fence,
