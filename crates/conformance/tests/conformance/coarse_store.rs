@@ -10,7 +10,7 @@ use leasehold_core::store::{
     AcquireRequest, AcquireResponse, Capabilities, LeaseList, ReleaseRequest, ReleaseResponse, RenewRequest,
     RenewResponse, SharedStore, Store, StoreError, WakeListener,
 };
-use leasehold_core::{Name, Token, Ttl};
+use leasehold_core::{Error, Locks, Name, Request, RequestOptions, Token, Ttl};
 
 use crate::fixture::Memory;
 
@@ -145,6 +145,25 @@ async fn a_ttl_below_the_shortest_is_refused() {
     let a = leasehold_conformance::client::TestClient::new(&store, "job:1", "a").unwrap();
     let short = a.acquire_request(Ttl::new(Duration::from_millis(1_999)).unwrap());
     let refused = store.acquire(&short, Duration::from_secs(1)).await.unwrap_err();
-    assert!(!refused.unknown && refused.message().contains("1.999s"), "{refused}");
+    assert!(!refused.unknown && refused.message().contains("the shortest is 2s"), "{refused}");
     assert!(a.inspect().await.unwrap().is_none());
+}
+
+/// The client refuses such a class before it asks the store, even if the class is fail-open.
+#[tokio::test(start_paused = true)]
+async fn a_class_below_the_shortest_ttl_is_refused() {
+    let fixture = CoarseFixture::new();
+    let locks = Locks::builder(fixture.open().await.unwrap()).clock(fixture.clock()).build().unwrap();
+    for (ttl, fits) in [(1_999, false), (2_000, true)] {
+        let options = RequestOptions::default().ttl(Some(Duration::from_millis(ttl)));
+        let request = Request::new("workflow", format!("job:{ttl}")).unwrap().options(options);
+        match locks.acquire(request).await {
+            Ok(_) if fits => {}
+            Err(Error::Invalid(invalid)) if !fits => {
+                assert_eq!(invalid.field, "class.workflow.ttl");
+                assert!(invalid.allowed.contains("2s"), "{invalid}");
+            }
+            other => panic!("{ttl} ms: {other:?}"),
+        }
+    }
 }

@@ -52,8 +52,8 @@ fn a_waiter_retries_with_jitter_when_the_lease_expires() {
 
 #[test]
 fn a_waiter_retries_after_the_expiry_lag_of_the_store() {
-    let mut waits = machine(OnError::FailClosed, 10_000).with_expiry_lag(ms(200));
-    let until = at(100 + 100 + 200 + 1);
+    let mut waits = machine(OnError::FailClosed, 10_000).with_expiry_lag(ms(150));
+    let until = at(100 + 100 + 150 + 1);
     assert_eq!(waits.on_response(busy(100), at(90), at(100), 0), AcquireStep::Sleep { until });
 }
 
