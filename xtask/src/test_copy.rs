@@ -9,7 +9,8 @@ use crate::process::{Scratch, command, run};
 
 /// These arguments give all dependencies the features that they have in a build of the whole workspace, so that the builds in the copy are used.
 /// Nothing of `leasehold-cli` itself is built: it has neither a library nor tests of the names that are asked for.
-pub(crate) const SHARED_FEATURES: &str = "-p leasehold-cli --all-features --features leasehold/testing,leasehold-redis/testing,serde/rc,tokio/test-util";
+pub(crate) const SHARED_FEATURES: &str =
+    "-p leasehold-cli --all-features --features leasehold/testing,serde/rc,tokio/test-util";
 
 /// The copy; removed at the end.
 #[derive(Debug)]

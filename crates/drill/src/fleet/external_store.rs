@@ -44,12 +44,6 @@ impl DrillStore {
     pub fn all_throwaway() -> Vec<Self> {
         leasehold::testbeds().into_iter().map(Self::ThrowAway).collect()
     }
-
-    /// A throw-away store of the kind with this name.
-    #[must_use]
-    pub fn throwaway(name: &str) -> Option<Self> {
-        Self::all_throwaway().into_iter().find(|store| store.info().name == name)
-    }
 }
 
 /// A store that its operator has marked as drillable.

@@ -17,7 +17,8 @@ async fn drill(name: &str, store: &str) -> Verdict {
 }
 
 fn throwaway(name: &str) -> DrillStore {
-    DrillStore::throwaway(name).unwrap_or_else(|| panic!("{name} has no testbed"))
+    let mut stores = DrillStore::all_throwaway().into_iter();
+    stores.find(|store| store.info().name == name).unwrap_or_else(|| panic!("{name} has no testbed"))
 }
 
 /// Sends a command to the server of a testbed, bypassing its proxy.

@@ -6,12 +6,12 @@ use leasehold_core::clock::{BootClock, Clock, run_until};
 use leasehold_core::store::{
     AcquireResponse, ReleaseRequest, ReleaseResponse, RenewResponse, Store, StoreErrorKind,
 };
-use leasehold_redis::testkit::{Fault, Proxy};
 
 use crate::fixture::{
     CALL_TIMEOUT, acquire_request, eventually, expect_granted, name, open, raw_connection, release, renew,
     renew_request, run_command, server, token,
 };
+use crate::proxy::{Fault, Proxy};
 
 /// For calls that must time out.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(200);

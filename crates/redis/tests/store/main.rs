@@ -13,6 +13,7 @@ mod fences;
 mod fixture;
 mod foreign;
 mod keyspace;
+mod proxy;
 mod queue;
 mod scripts;
 mod server_errors;

@@ -1,3 +1,5 @@
+//! A proxy that breaks connections to a server.
+
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 /// The fault that the proxy injects between client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Forwards every byte unchanged.
     None = 0,
     /// Forwards requests, and closes the connection instead of returning the response.
@@ -29,7 +31,7 @@ pub enum Fault {
 
 /// A TCP proxy on a free port of the loopback interface.
 #[derive(Debug)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     port: u16,
     fault: Arc<AtomicU8>,
     accepted: Arc<AtomicUsize>,
@@ -38,10 +40,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts a proxy to 127.0.0.1:`to`, without a fault.
-    ///
-    /// # Errors
-    /// No port is available.
-    pub async fn start(to: u16) -> io::Result<Self> {
+    pub(crate) async fn start(to: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let (fault, accepted) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -58,19 +57,17 @@ impl Proxy {
     }
 
     /// The URL of the server through the proxy.
-    #[must_use]
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Sets the fault for open and for new connections.
-    pub fn set_fault(&self, fault: Fault) {
+    pub(crate) fn set_fault(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
     /// Number of connections accepted so far.
-    #[must_use]
-    pub fn accepted_count(&self) -> usize {
+    pub(crate) fn accepted_count(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 }
