@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use leasehold::leasehold_core::Token;
 use leasehold::{Fence, Name, StoreUrl, Ttl};
+use leasehold_core::Token;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Settings;
@@ -171,7 +171,7 @@ pub(crate) fn find(named: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use leasehold::Holder;
-    use leasehold::leasehold_core::rng::OsRandom;
+    use leasehold_core::rng::OsRandom;
 
     use super::*;
 

@@ -39,6 +39,7 @@ pub enum Error {
 /// The lease is lost: stop the work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: lost: {reason}")]
+#[non_exhaustive]
 pub struct LeaseLost {
     /// The name that was locked.
     pub name: Name,

@@ -15,6 +15,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// A job as displayed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[non_exhaustive]
 pub struct JobView {
     /// Grows when a field changes its meaning.
     pub schema_version: u32,
@@ -59,6 +60,7 @@ impl From<Job> for JobView {
 /// A run as displayed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[non_exhaustive]
 pub struct RunView {
     /// Grows when a field changes its meaning.
     pub schema_version: u32,
@@ -109,6 +111,7 @@ pub fn run_json(run: &Run) -> Value {
 /// An event of a job or a run. Each write makes one.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[non_exhaustive]
 pub struct EventView {
     /// Grows when a field changes its meaning.
     pub schema_version: u32,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::Moment;
-use leasehold::leasehold_core::RequestOptions;
 use leasehold::policy::{Class, PolicyBook, duration};
 use leasehold::{Holder, Name, StoreUrl};
 use leasehold_advise::Evidence;
+use leasehold_core::RequestOptions;
 use leasehold_drill::proxy::Toxic;
 use proptest::option::weighted;
 use proptest::prelude::*;

@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use leasehold::clock::{Clock, Moment, run_until};
-use leasehold::leasehold_core::acquire::Undo;
 use leasehold::store::ReleaseRequest;
+use leasehold_core::acquire::Undo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

@@ -25,7 +25,7 @@ impl StoreAccess {
     async fn execute(&self, question: &PlaneRequest) -> Result<PlaneResponse, PlaneError> {
         let plane = &self.plane;
         let now = |view: Value| PlaneResponse { view, effect: EffectTime::Now };
-        let job = |SubmitResponse { job, repeated }: SubmitResponse| PlaneResponse {
+        let job = |SubmitResponse { job, repeated, .. }: SubmitResponse| PlaneResponse {
             view: view::job_json(&job),
             effect: EffectTime::from_repeated(repeated),
         };

@@ -15,9 +15,9 @@ mod token_source;
 mod watch_task;
 mod wire;
 
-use leasehold::leasehold_core::Token;
-use leasehold::leasehold_core::rng::RandomExt;
 use leasehold::{Holder, Name};
+use leasehold_core::Token;
+use leasehold_core::rng::RandomExt;
 
 pub(crate) use registry::Holds;
 pub(crate) use resume::resume_holds;

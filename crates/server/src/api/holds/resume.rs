@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::ClockExt;
-use leasehold::leasehold_core::{Request, RequestOptions, ResumeOutcome};
 use leasehold::{Error, Hold, InvalidInput, Name};
+use leasehold_core::{Request, RequestOptions, ResumeOutcome};
 
 use super::registry::HoldEntry;
 use super::saved_holds::SavedHold;

@@ -7,9 +7,9 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use leasehold::clock::Moment;
-use leasehold::leasehold_core::rng::RandomExt;
-use leasehold::leasehold_core::{Request, RequestOptions};
 use leasehold::{Acquired, Error, Fence, Holder};
+use leasehold_core::rng::RandomExt;
+use leasehold_core::{Request, RequestOptions};
 use leasehold_wire::{ErrorCode, Problem, Released};
 
 use super::refusal::no_such_hold;

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use leasehold::clock::Moment;
 use leasehold::event::{EventKind, LeaseOp, Loss};
-use leasehold::leasehold_core::Token;
 use leasehold::store::{
     AcquireRequest, AcquireResponse, ReleaseResponse, RenewRequest, RenewResponse, StoreError,
 };
 use leasehold::{Fence, Holder, Name};
+use leasehold_core::Token;
 
 use super::{EventSubject, Recorder};
 
