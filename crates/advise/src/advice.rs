@@ -51,6 +51,7 @@ impl Requirements {
 
 /// A TTL and what follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// The lease's time to live.
     pub ttl: Duration,
@@ -82,6 +83,7 @@ impl Plan {
 
 /// Whether the takeover target can be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Slo {
     /// The required time from a crash to the next owner.
     pub target: Duration,
@@ -105,6 +107,7 @@ pub enum SloRemedy {
 
 /// The advised values and their effects.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Advice {
     /// The 99th percentile of the held time, on which the advice is based.
     pub p99: Duration,
@@ -126,6 +129,7 @@ pub struct Advice {
 
 /// Why no advice can be given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AdviceError {
     /// Too few holds were recorded.
     #[error(transparent)]

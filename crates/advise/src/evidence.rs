@@ -29,6 +29,7 @@ pub struct Evidence {
     "too little data: {have} recorded holds, and a 99th percentile needs {need} to be more than a guess\n\
      record {} more, or say what you know with --p99", need - have
 )]
+#[non_exhaustive]
 pub struct InsufficientData {
     /// Number of recorded holds.
     pub have: u64,

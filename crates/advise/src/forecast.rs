@@ -7,6 +7,7 @@ use crate::evidence::Evidence;
 
 /// The share of renewals by which a live holder loses its lease.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum FalseLoss {
     /// Share of recorded delays that were longer than the margin.
     Observed(f64),
@@ -32,6 +33,7 @@ impl FalseLoss {
 
 /// The predicted effects of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Forecast {
     /// The plan that this forecast is for.
     pub plan: Plan,

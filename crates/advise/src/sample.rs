@@ -19,6 +19,7 @@ pub struct Sample {
 #[error(
     "more than the largest bucket of the histogram ({largest:?}): record durations, or add larger buckets"
 )]
+#[non_exhaustive]
 pub struct BeyondHistogram {
     /// Upper bound of the largest bucket.
     pub largest: Duration,

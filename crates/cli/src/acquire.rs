@@ -10,14 +10,14 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 use leasehold::clock::{BootClock, Clock};
-use leasehold::leasehold_core::acquire::{AcquireDriver, AcquireOutcome, DriverIo, NoHooks, ReleaseDriver};
-use leasehold::leasehold_core::deadline::deadline;
-use leasehold::leasehold_core::rng::OsRandom;
-use leasehold::leasehold_core::{Deadline, RequestOptions, Token, types};
 use leasehold::policy::duration::human;
 use leasehold::policy::{Class, OnError, check_store, check_ttl};
 use leasehold::store::{AcquireRequest, Grant, Promise, ReleaseRequest, StoreErrorKind};
 use leasehold::{Holder, Name};
+use leasehold_core::acquire::{AcquireDriver, AcquireOutcome, DriverIo, NoHooks, ReleaseDriver};
+use leasehold_core::deadline::deadline;
+use leasehold_core::rng::OsRandom;
+use leasehold_core::{Deadline, RequestOptions, Token, types};
 use serde_json::json;
 
 use crate::args::path;

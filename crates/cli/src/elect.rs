@@ -12,9 +12,9 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use leasehold::clock::{BootClock, Clock, ClockExt};
-use leasehold::leasehold_core::rng::{OsRandom, RandomExt};
 use leasehold::policy::{Class, OnError, OnFailure};
 use leasehold::{Error, Name, StoreUrl};
+use leasehold_core::rng::{OsRandom, RandomExt};
 use leasehold_supervise::{CommandEnd, effective_grace};
 
 use crate::config::Settings;

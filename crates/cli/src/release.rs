@@ -7,8 +7,8 @@ use anyhow::Context;
 use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 use leasehold::clock::{BootClock, Clock};
-use leasehold::leasehold_core::acquire::ReleaseDriver;
 use leasehold::store::{ReleaseRequest, ReleaseResponse};
+use leasehold_core::acquire::ReleaseDriver;
 use serde_json::json;
 
 use crate::args::{ReportFormat, path};

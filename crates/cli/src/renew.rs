@@ -9,10 +9,10 @@ use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 use leasehold::Ttl;
 use leasehold::clock::{BootClock, Clock};
-use leasehold::leasehold_core::Deadline;
-use leasehold::leasehold_core::deadline::usable_time;
 use leasehold::policy::Class;
 use leasehold::store::{RenewRequest, RenewResponse, StoreError, StoreErrorKind};
+use leasehold_core::Deadline;
+use leasehold_core::deadline::usable_time;
 use serde_json::json;
 
 use crate::args::{ReportFormat, path};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use leasehold::StoreUrl;
 use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
-use leasehold::leasehold_core::acquire::DriverIo;
-use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::policy::duration::human;
 use leasehold::store::{LeaseList, SharedStore, StoreError, StoreErrorKind, bounded_call};
+use leasehold_core::acquire::DriverIo;
+use leasehold_core::rng::OsRandom;
 use tokio::runtime::Runtime;
 
 use crate::config::Settings;

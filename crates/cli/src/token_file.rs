@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use leasehold::clock::Moment;
-use leasehold::leasehold_core::Token;
 use leasehold::policy::{Class, PolicyBook};
 use leasehold::{Fence, Name, StoreUrl, Ttl};
+use leasehold_core::Token;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Settings;
@@ -181,7 +181,7 @@ pub(crate) fn find(named: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use leasehold::Holder;
-    use leasehold::leasehold_core::rng::OsRandom;
+    use leasehold_core::rng::OsRandom;
 
     use super::*;
 

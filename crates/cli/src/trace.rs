@@ -1,7 +1,7 @@
 //! Spans for an OpenTelemetry collector, if the build has feature `otlp` and the environment names one.
 
 use leasehold::OpenBuilder;
-use leasehold::leasehold_core::LocksBuilder;
+use leasehold_core::LocksBuilder;
 
 #[cfg(feature = "otlp")]
 const OTLP_ENDPOINT_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";

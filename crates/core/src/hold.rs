@@ -229,10 +229,10 @@ impl Hold {
         }
     }
 
-    /// A token that is cancelled once, when the hold is lost.
+    /// Tells other tasks that the hold is lost; may outlive the hold.
     #[must_use]
-    pub fn cancellation(&self) -> CancellationToken {
-        self.shared.cancel.child_token()
+    pub fn cancellation(&self) -> LossSignal {
+        LossSignal(self.shared.cancel.clone())
     }
 
     /// Runs `work` while the hold is good. The hold is checked before every poll of the work, so a
@@ -295,6 +295,23 @@ impl fmt::Debug for Hold {
             .field("standing", &self.status())
             .field("fence", &self.shared.fence())
             .finish_non_exhaustive()
+    }
+}
+
+/// Set once, when its hold is lost. A clone is the same signal.
+#[derive(Debug, Clone)]
+pub struct LossSignal(CancellationToken);
+
+impl LossSignal {
+    /// Whether the hold is lost.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    /// Completes when the hold is lost; never if the hold is released before.
+    pub async fn cancelled(&self) {
+        self.0.cancelled().await;
     }
 }
 

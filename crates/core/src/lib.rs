@@ -4,11 +4,11 @@
 //! The modules, in the order in which a lock uses them:
 //!
 //! - [`request`]: the caller's acquire request and its options.
-//! - [`gate`]: the process-local queue, one contender per process and name.
-//! - [`breaker`]: the circuit breaker in front of the store.
+//! - `gate`: the process-local queue, one contender per process and name.
+//! - `breaker`: the circuit breaker in front of the store.
 //! - [`acquire`]: the pure acquire machine and the async driver that runs it.
 //! - [`deadline`]: the rules that compare time.
-//! - [`life`]: one hold as a pure state machine; the private `keeper` task drives these machines.
+//! - `life`: one hold as a pure state machine; the private `keeper` task drives these machines.
 //! - [`hold`]: the guard that a successful acquire returns.
 //! - [`policy`]: the classes in force and how they change.
 //! - [`store`]: the trait that every storage engine implements; [`memory`] is the reference engine;
@@ -56,6 +56,8 @@
 pub mod acquire;
 pub mod adapter;
 mod admin;
+// The next one, `gate` and `life` are public for simulators and their tests only: they may change in any release.
+#[doc(hidden)]
 pub mod breaker;
 mod client;
 pub mod clock;
@@ -64,9 +66,11 @@ pub mod deadline;
 mod error;
 pub mod event;
 mod fence_floors;
+#[doc(hidden)]
 pub mod gate;
 pub mod hold;
 mod keeper;
+#[doc(hidden)]
 pub mod life;
 pub mod memory;
 pub mod observe;
@@ -86,7 +90,7 @@ pub use client::{Acquired, ClassLocks, Locks, LocksBuilder};
 pub use deadline::{Deadline, HeartbeatDeadline};
 pub use error::{Busy, Error, FenceError, LeaseLost, RunError};
 pub use event::Loss;
-pub use hold::{Exclusivity, Hold, HoldStatus};
+pub use hold::{Exclusivity, Hold, HoldStatus, LossSignal};
 pub use keeper::PendingWork;
 pub use life::ReleaseOutcome;
 pub use request::{Request, RequestOptions, TokenSource};

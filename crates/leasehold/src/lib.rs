@@ -56,14 +56,14 @@ mod open;
 mod registry;
 mod url;
 
-pub use leasehold_core;
 pub use leasehold_core::store::redact;
 pub use leasehold_core::{
-    Acquired, BreakError, Busy, ClassLocks, Error, Exclusivity, Fence, FenceError, Hold, HoldStatus, Holder,
-    InvalidInput, LeaseLost, Locks, Loss, Name, PendingWork, ReleaseOutcome, Request, RunError,
-    ShutdownReport, Ttl,
+    Acquired, BreakError, Busy, ClassLocks, Deadline, Error, Exclusivity, Fence, FenceError, Hold,
+    HoldStatus, Holder, InvalidInput, LeaseLost, Locks, LocksBuilder, Loss, LossSignal, Name, PendingWork,
+    ReleaseOutcome, Request, RequestOptions, ResumeOutcome, RunError, ShutdownReport, Token, TokenSource,
+    Ttl,
 };
-pub use leasehold_core::{clock, event, observe, policy, store, testbed};
+pub use leasehold_core::{clock, event, memory, observe, policy, rng, store, testbed};
 #[cfg(feature = "http")]
 pub use leasehold_http as http;
 pub use open::{OpenBuilder, OpenError, open};

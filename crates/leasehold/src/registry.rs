@@ -64,7 +64,6 @@ type Located = (&'static str, Arc<dyn Backend>, Box<dyn StoreLocation>);
 
 /// Finds the backend of a URL and parses it.
 pub(crate) fn locate(text: &str) -> Result<Located, StoreError> {
-    let refuse = |why: String| StoreError::not_done(StoreErrorKind::Misconfigured, why);
     // A path must start like one: a bare `locks.db` could be a mistyped scheme.
     let path = ["/", "./", "../"].iter().any(|start| text.starts_with(start));
     let scheme = text.split_once(':').map(|(scheme, _)| scheme).filter(|_| !path);
@@ -83,8 +82,14 @@ pub(crate) fn locate(text: &str) -> Result<Located, StoreError> {
         let location = backend.parse(text)?;
         return Ok((scheme, backend, location));
     }
-    let left_out = |(schemes, _): &&(&[&str], &str)| scheme.is_some_and(|scheme| schemes.contains(&scheme));
-    Err(refuse(match (scheme, LEFT_OUT.iter().find(left_out)) {
+    Err(StoreError::not_done(StoreErrorKind::Misconfigured, unknown_url(scheme, LEFT_OUT)))
+}
+
+/// Why no backend was found, and which URLs are known.
+fn unknown_url(scheme: Option<&str>, left_out: &[(&[&str], &str)]) -> String {
+    let is_left_out =
+        |(schemes, _): &&(&[&str], &str)| scheme.is_some_and(|scheme| schemes.contains(&scheme));
+    match (scheme, left_out.iter().find(is_left_out)) {
         (_, Some((_, feature))) => {
             format!("this build does not contain that store; build it with the feature `{feature}`")
         }
@@ -97,5 +102,17 @@ pub(crate) fn locate(text: &str) -> Result<Located, StoreError> {
             });
             format!("it has no scheme; known are {}{paths}", known_urls("and"))
         }
-    }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_names_the_feature_of_a_store_that_was_left_out() {
+        let left_out: &[(&[&str], &str)] = &[(&["tape", "tapes"], "tape")];
+        assert!(unknown_url(Some("tapes"), left_out).contains("the feature `tape`"));
+        assert!(unknown_url(Some("disk"), left_out).starts_with("no store is known"));
+    }
 }

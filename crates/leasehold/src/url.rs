@@ -133,7 +133,7 @@ impl TryFrom<String> for StoreUrl {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sqlite", feature = "redis", feature = "http"))]
 mod tests {
     use super::*;
 

@@ -26,6 +26,7 @@ pub struct Plane {
 
 /// The response to a submit.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SubmitResponse {
     /// The job, as read back from the store after the write.
     pub job: Job,

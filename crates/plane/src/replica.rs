@@ -33,6 +33,7 @@ pub struct Replica {
 
 /// The result of [`Replica::stop`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StopReport {
     /// All deliveries in progress ended within the limit.
     pub drained: bool,

@@ -16,6 +16,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// A job as displayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[non_exhaustive]
 pub struct JobView {
     /// Grows when a field changes its meaning.
     pub schema_version: u32,
@@ -60,6 +61,7 @@ impl From<Job> for JobView {
 /// A run as displayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[non_exhaustive]
 pub struct RunView {
     /// Grows when a field changes its meaning.
     pub schema_version: u32,
@@ -98,6 +100,7 @@ impl From<Run> for RunView {
 /// An event of a job or a run. Each write makes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[non_exhaustive]
 pub struct EventView {
     /// Grows when a field changes its meaning.
     pub schema_version: u32,

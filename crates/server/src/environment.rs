@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Sleep, Timer};
 use hyper_util::rt::TokioTimer;
 use leasehold::clock::{BootClock, Moment, SharedClock, Sleep as Nap};
-use leasehold::leasehold_core::rng::{OsRandom, SharedRandom};
+use leasehold_core::rng::{OsRandom, SharedRandom};
 
 use crate::state::state_db::DatabaseWriter;
 

@@ -13,6 +13,7 @@ use crate::SpanObserver;
 /// The exporter could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot send spans to {to}: {why}")]
+#[non_exhaustive]
 pub struct OtlpError {
     to: String,
     why: String,

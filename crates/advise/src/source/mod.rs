@@ -11,6 +11,7 @@ pub use prometheus::parse_prometheus;
 /// A line that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
+#[non_exhaustive]
 pub struct ParseError {
     /// Line number, counted from one.
     pub line: usize,

@@ -131,7 +131,7 @@ pub(crate) fn advice_document(
             let (seen, share) = match forecast.false_loss {
                 FalseLoss::Observed(share) => (true, Some(share)),
                 FalseLoss::AtMost(share) => (false, Some(share)),
-                FalseLoss::Unknown => (false, None),
+                _ => (false, None),
             };
             json!({
                 "plan": name,

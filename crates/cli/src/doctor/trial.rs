@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use leasehold::clock::BootClock;
-use leasehold::leasehold_core::Token;
-use leasehold::leasehold_core::rng::{OsRandom, RandomExt};
 use leasehold::store::{
     AcquireRequest, AcquireResponse, Finding, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
     SharedStore, StoreError, StoreErrorKind, bounded_call,
 };
 use leasehold::{Holder, Name, Ttl};
+use leasehold_core::Token;
+use leasehold_core::rng::{OsRandom, RandomExt};
 
 // Short, so that a trial that is interrupted leaves nothing behind for long.
 const TRIAL_TTL: Duration = Duration::from_secs(10);

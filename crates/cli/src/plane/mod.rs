@@ -84,7 +84,7 @@ impl PlaneStoreArg {
         let mut all: Vec<Arc<dyn PlaneObserver>> =
             vec![Arc::new(leasehold_plane::events::LogObserver), Arc::clone(&numbers) as _];
         all.extend(observers);
-        let random = leasehold::leasehold_core::rng::OsRandom::shared();
+        let random = leasehold_core::rng::OsRandom::shared();
         Ok((Plane::with_observers(locks, store, plane_settings, random, all)?, numbers))
     }
 }
@@ -119,7 +119,7 @@ pub(crate) fn embed_in_daemon(
     let store = leasehold_plane::open_store(url)?;
     let observers: Vec<Arc<dyn PlaneObserver>> =
         vec![Arc::new(leasehold_plane::events::LogObserver), opened.plane_observer()];
-    let random = leasehold::leasehold_core::rng::OsRandom::shared();
+    let random = leasehold_core::rng::OsRandom::shared();
     let plane = Plane::with_observers(opened.locks().clone(), store, plane_settings, random, observers)?;
     let works = Executors::default().exec(Some(CommandExecutor::with_guardian("/proc/self/exe")));
     let replica = replica.then(|| Replica::start(plane.clone(), works.clone()));

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use leasehold::StoreUrl;
-use leasehold::leasehold_core::LocksBuilder;
 use leasehold::policy::PolicyBook;
+use leasehold_core::LocksBuilder;
 use leasehold_plane::Settings as PlaneSettings;
 use leasehold_server::{Config, Server, TlsFiles};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use leasehold::clock::{BootClock, Clock};
-use leasehold::leasehold_core::rng::OsRandom;
+use leasehold_core::rng::OsRandom;
 use leasehold_server::auth::{NewToken, Tokens};
 
 use super::TokenArgs;

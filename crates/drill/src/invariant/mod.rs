@@ -21,7 +21,6 @@ mod l4;
 mod l5;
 mod l6;
 
-#[cfg(feature = "drills")]
 pub use i10::COMPARED_COUNTERS;
 
 use crate::oracle::{Finding, HistoryIndex};

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "sqlite")]
+mod examples;
 mod fences;
 mod gate;
 #[cfg(feature = "http")]

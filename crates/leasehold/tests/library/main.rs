@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod demoted;
+mod examples;
 mod holds;
 mod open;
 mod own_store;

@@ -82,7 +82,7 @@ impl LoopRunner {
     }
 
     /// Ticks until stopped. The lease is left to expire.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let clock = std::sync::Arc::clone(self.writer.locks.clock());
         while !stop.is_cancelled() {
             let began = clock.now();

@@ -36,6 +36,7 @@ pub struct Claim {
 
 /// A job that a worker has claimed.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ClaimedJob {
     /// To be sent with each further call.
     pub claim: Claim,
@@ -47,6 +48,7 @@ pub struct ClaimedJob {
 
 /// The response to a result.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ReportResponse {
     /// The job after the call.
     pub job: Job,

@@ -38,6 +38,7 @@ pub struct StartRunRequest {
 
 /// The response to a start.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct StartRunResponse {
     /// The run, as read back from the store.
     pub run: Run,

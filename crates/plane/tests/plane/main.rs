@@ -6,6 +6,7 @@ mod abandoned;
 mod approval;
 mod commands;
 mod conformance;
+mod examples;
 mod fixture;
 mod properties;
 mod replayer;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use leasehold::leasehold_core::rng::RandomExt;
-use leasehold::leasehold_core::{HeartbeatDeadline, Request, RequestOptions};
 use leasehold::{Acquired, Error, Fence, Holder};
+use leasehold_core::rng::RandomExt;
+use leasehold_core::{HeartbeatDeadline, Request, RequestOptions};
 use leasehold_wire::{ErrorCode, HoldRequest, HoldView, Problem, Released};
 
 use crate::api::document::{Caller, JsonBody, LockName};

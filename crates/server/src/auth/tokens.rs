@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use leasehold::clock::{Moment, SharedClock};
-use leasehold::leasehold_core::rng::{Random, RandomExt};
+use leasehold_core::rng::{Random, RandomExt};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -311,7 +311,7 @@ impl fmt::Debug for NewToken {
 #[cfg(test)]
 mod tests {
     use leasehold::clock::BootClock;
-    use leasehold::leasehold_core::rng::OsRandom;
+    use leasehold_core::rng::OsRandom;
 
     use super::*;
 

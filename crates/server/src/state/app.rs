@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold::clock::SharedClock;
-use leasehold::leasehold_core::Token;
-use leasehold::leasehold_core::acquire::DriverIo;
-use leasehold::leasehold_core::rng::{RandomExt, SharedRandom};
 use leasehold::policy::Class;
 use leasehold::store::{
     AcquireResponse, RenewRequest, RenewResponse, SharedStore, StoreError, StoreErrorKind, bounded_call,
 };
 use leasehold::{Holder, InvalidInput, Locks, Name};
+use leasehold_core::Token;
+use leasehold_core::acquire::DriverIo;
+use leasehold_core::rng::{RandomExt, SharedRandom};
 use leasehold_wire::ErrorCode;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -289,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_of_an_earlier_version_is_found_and_a_new_one_is_hmac() {
-        let random = leasehold::leasehold_core::rng::SeededRandom::shared(7);
+        let random = leasehold_core::rng::SeededRandom::shared(7);
         let db = StateDb::open(None).unwrap();
         assert!(matches!(TokenKey::load_or_create(&db, &random).await, Ok(TokenKey::Hmac(_))));
         let first = TokenKey::load_or_create(&db, &random).await.unwrap().derive(&["a"]);

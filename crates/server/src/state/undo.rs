@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{Clock, Moment, run_until};
-use leasehold::leasehold_core::acquire::ReleaseDriver;
 use leasehold::policy::Class;
 use leasehold::store::{AcquireRequest, ReleaseRequest};
+use leasehold_core::acquire::ReleaseDriver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

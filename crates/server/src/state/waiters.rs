@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use leasehold::Name;
 use leasehold::clock::Moment;
-use leasehold::leasehold_core::Token;
 use leasehold::store::{Store, WakeListener};
+use leasehold_core::Token;
 
 // A client needs this long to come back with its next poll; a hint must not be lost meanwhile.
 const LISTENER_GRACE: Duration = Duration::from_secs(5);

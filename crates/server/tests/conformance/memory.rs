@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use leasehold::clock::BootClock;
-use leasehold::leasehold_core::memory::MemoryStore;
 use leasehold::store::SharedStore;
 use leasehold_conformance::{Fixture, TakerCommand};
+use leasehold_core::memory::MemoryStore;
 use tokio::sync::Mutex;
 
 use crate::served::{ServedStore, open};

@@ -69,7 +69,7 @@ async fn no_output_has_a_secret() {
             ..Default::default()
         },
         leasehold_wire::Release { token: secret(), tombstone_ms: None, within_ms: None, place_only: false },
-        leasehold::leasehold_core::Token::parse(&token).unwrap(),
+        leasehold_core::Token::parse(&token).unwrap(),
         daemon.store,
     ));
     // An event stream that stays open during the whole test.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::BootClock;
-use leasehold::leasehold_core::adapter::{FaultyStore, StoreOp};
+use leasehold_core::adapter::{FaultyStore, StoreOp};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

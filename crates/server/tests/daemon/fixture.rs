@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{BootClock, ClockExt, run_until};
-use leasehold::leasehold_core::memory::MemoryStore;
-use leasehold::leasehold_core::rng::OsRandom;
 use leasehold::policy::PolicyBook;
 use leasehold::store::SharedStore;
+use leasehold_core::memory::MemoryStore;
+use leasehold_core::rng::OsRandom;
 use leasehold_plane::store::memory::MemoryPlane;
 use leasehold_plane::work::Executors;
 use leasehold_plane::{Plane, Replica, Settings};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold::clock::{BootClock, Clock};
-use leasehold::leasehold_core::Token;
 use leasehold::store::AcquireRequest;
 use leasehold::{Fence, Ttl};
+use leasehold_core::Token;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold::clock::BootClock;
-use leasehold::leasehold_core::adapter::FaultyStore;
-use leasehold::leasehold_core::memory::MemoryStore;
 use leasehold::{Holder, Locks};
+use leasehold_core::adapter::FaultyStore;
+use leasehold_core::memory::MemoryStore;
 use serde_json::{Value, json};
 
 use crate::fixture::{Daemon, DaemonPlan, Reply, eventually};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{BootClock, Clock};
-use leasehold::leasehold_core::adapter::FaultyStore;
 use leasehold::store::{ReleaseRequest, SharedStore};
+use leasehold_core::adapter::FaultyStore;
+
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use axum::extract::State;
 use leasehold::clock::Moment;
-use leasehold::leasehold_core::Token;
-use leasehold::leasehold_core::acquire::{AcquireDriver, AcquireHooks, AcquireOutcome, CallAdmission};
 use leasehold::policy::{Class, check_store};
 use leasehold::store::{
     AcquireRequest, AcquireResponse, Grant, Mode, Promise, Store, StoreError, StoreErrorKind, WakeListener,
 };
 use leasehold::{Fence, Holder, Name};
+use leasehold_core::Token;
+use leasehold_core::acquire::{AcquireDriver, AcquireHooks, AcquireOutcome, CallAdmission};
 use leasehold_wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
 
 use super::{parse_duration, parse_store_timeout, parse_token, parse_ttl};

@@ -16,7 +16,7 @@ pub(crate) use wait::*;
 
 use std::time::Duration;
 
-use leasehold::leasehold_core::Token;
+use leasehold_core::Token;
 use leasehold_wire::Secret;
 
 use crate::api::problem::Refusal;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{ClockExt, Moment, RuntimeClock, SharedClock};
-use leasehold::leasehold_core::HeartbeatDeadline;
-use leasehold::leasehold_core::adapter::FaultyStore;
-use leasehold::leasehold_core::memory::MemoryStore;
-use leasehold::leasehold_core::rng::SeededRandom;
 use leasehold::policy::OnFailure;
 use leasehold::{Fence, Locks, Name};
+use leasehold_core::HeartbeatDeadline;
+use leasehold_core::adapter::FaultyStore;
+use leasehold_core::memory::MemoryStore;
+use leasehold_core::rng::SeededRandom;
 use leasehold_wire::HoldView;
 use proptest::prelude::*;
 

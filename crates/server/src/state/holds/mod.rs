@@ -13,9 +13,9 @@ mod saved_holds;
 mod token_source;
 mod watch_task;
 
-use leasehold::leasehold_core::Token;
-use leasehold::leasehold_core::rng::RandomExt;
 use leasehold::{Holder, Name};
+use leasehold_core::Token;
+use leasehold_core::rng::RandomExt;
 
 pub(crate) use refusal::no_such_hold;
 pub(crate) use registry::{HoldEntry, Holds, ReserveOutcome};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold::clock::Moment;
-use leasehold::leasehold_core::HeartbeatDeadline;
 use leasehold::{Fence, Hold, HoldStatus, Name};
+use leasehold_core::HeartbeatDeadline;
 use leasehold_wire::{ErrorCode, HoldView, millis};
 
 use super::refusal::{hold_over, id_taken, no_such_hold, outcome_pending};

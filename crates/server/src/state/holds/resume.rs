@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::ClockExt;
-use leasehold::leasehold_core::deadline::latest_expiry;
-use leasehold::leasehold_core::{HeartbeatDeadline, Request, RequestOptions, ResumeOutcome};
 use leasehold::{Error, Hold, InvalidInput, Name};
+use leasehold_core::deadline::latest_expiry;
+use leasehold_core::{HeartbeatDeadline, Request, RequestOptions, ResumeOutcome};
 
 use super::registry::HoldEntry;
 use super::saved_holds::SavedHold;

@@ -108,8 +108,8 @@ mod tests {
 
     use leasehold::Name;
     use leasehold::clock::Moment;
-    use leasehold::leasehold_core::HeartbeatDeadline;
     use leasehold::policy::OnFailure;
+    use leasehold_core::HeartbeatDeadline;
 
     use super::super::registry::HoldEntry;
     use super::*;

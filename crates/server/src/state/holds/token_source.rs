@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use leasehold::Fence;
-use leasehold::leasehold_core::{Token, TokenSource};
+use leasehold_core::{Token, TokenSource};
 
 use super::saved_holds::SavedHold;
 use crate::state::app::App;

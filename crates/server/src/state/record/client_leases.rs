@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use leasehold::clock::Moment;
 use leasehold::event::{EventKind, LeaseOp, Loss};
-use leasehold::leasehold_core::deadline::latest_expiry;
-use leasehold::leasehold_core::{Deadline, Token};
 use leasehold::store::{
     AcquireRequest, AcquireResponse, ReleaseResponse, RenewRequest, RenewResponse, StoreError,
 };
 use leasehold::{Fence, HoldStatus, Holder, Name};
+use leasehold_core::deadline::latest_expiry;
+use leasehold_core::{Deadline, Token};
 
 use super::{EventSubject, Recorder};
 
