@@ -20,6 +20,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use leasehold_core::clock::Moment;
 use leasehold_core::store::{StoreError, StoreErrorKind};
+use leasehold_core::url_options::misconfigured;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -86,7 +87,7 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(options: HttpOptions, parts: Environment) -> Result<Self, StoreError> {
         let host = HeaderValue::from_str(&options.authority())
-            .map_err(|_| crate::options::misconfigured("the host cannot be sent in a header"))?;
+            .map_err(|_| misconfigured("the host cannot be sent in a header"))?;
         // Read the token file once now, so that a mistake in it shows at start and not at the first
         // lock.
         options.token()?;
@@ -105,9 +106,8 @@ impl Connections {
         path: &str,
         document: &T,
     ) -> Result<HttpResponse, StoreError> {
-        let body = serde_json::to_vec(document).map_err(|err| {
-            crate::options::misconfigured(format!("the question cannot be written as JSON: {err}"))
-        })?;
+        let body = serde_json::to_vec(document)
+            .map_err(|err| misconfigured(format!("the question cannot be written as JSON: {err}")))?;
         self.call(Method::POST, path, Bytes::from(body)).await
     }
 
@@ -191,15 +191,14 @@ impl Connections {
         }
         if let Some(token) = self.options.token()? {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value = value
-                .map_err(|_| crate::options::misconfigured("the API token cannot be sent in a header"))?;
+            let mut value = value.map_err(|_| misconfigured("the API token cannot be sent in a header"))?;
             // Keeps the token out of debug output of the headers.
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
         request
             .body(Full::new(body))
-            .map_err(|err| crate::options::misconfigured(format!("the question cannot be sent: {err}")))
+            .map_err(|err| misconfigured(format!("the question cannot be sent: {err}")))
     }
 
     pub(crate) async fn read(
