@@ -120,6 +120,13 @@ impl Locks {
         &self.inner.context.holder
     }
 
+    /// The highest fences that this client has seen. A program that sends acquires of its own to
+    /// the store shares them.
+    #[must_use]
+    pub fn fence_floors(&self) -> &FenceFloors {
+        &self.inner.context.floors
+    }
+
     /// The clock that decides every deadline of this client.
     #[must_use]
     pub fn clock(&self) -> &SharedClock {

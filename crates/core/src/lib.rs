@@ -84,12 +84,14 @@ pub mod store;
 mod store_call;
 pub mod testbed;
 pub mod types;
+pub mod url_options;
 
 pub use admin::BreakError;
 pub use client::{Acquired, ClassLocks, Locks, LocksBuilder};
 pub use deadline::{Deadline, HeartbeatDeadline};
 pub use error::{Busy, Error, FenceError, LeaseLost, RunError};
 pub use event::Loss;
+pub use fence_floors::FenceFloors;
 pub use hold::{Exclusivity, Hold, HoldStatus, LossSignal};
 pub use keeper::PendingWork;
 pub use life::ReleaseOutcome;

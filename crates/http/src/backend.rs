@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use leasehold_core::store::{
     Backend, BackendInfo, Examination, SharedStore, StoreError, StoreLocation, redact,
 };
+use leasehold_core::url_options::misconfigured;
 
 use crate::examine::examine;
-use crate::options::{HttpOptions, misconfigured};
+use crate::options::HttpOptions;
 use crate::store::HttpStore;
 
 /// Opens `http://` and `https://`: a daemon.

@@ -20,6 +20,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use leasehold_core::clock::Moment;
 use leasehold_core::store::{StoreError, StoreErrorKind};
+use leasehold_core::url_options::misconfigured;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,7 +71,7 @@ impl HttpResponse {
 /// A document as the body of a request.
 pub(crate) fn to_json(document: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(document).map_err(|err| {
-        crate::options::misconfigured(format!("the question cannot be written as JSON: {err}"))
+        misconfigured(format!("the question cannot be written as JSON: {err}"))
     })
 }
 
@@ -93,7 +94,7 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(options: HttpOptions, parts: Environment) -> Result<Self, StoreError> {
         let host = HeaderValue::from_str(&options.authority())
-            .map_err(|_| crate::options::misconfigured("the host cannot be sent in a header"))?;
+            .map_err(|_| misconfigured("the host cannot be sent in a header"))?;
         // Read the token file once now, so that a mistake in it shows at start and not at the first
         // lock.
         options.token()?;
@@ -186,15 +187,14 @@ impl Connections {
             .header(ACCEPT, "application/json");
         if let Some(token) = self.options.token()? {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value = value
-                .map_err(|_| crate::options::misconfigured("the API token cannot be sent in a header"))?;
+            let mut value = value.map_err(|_| misconfigured("the API token cannot be sent in a header"))?;
             // Keeps the token out of debug output of the headers.
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
         request
             .body(Full::new(body))
-            .map_err(|err| crate::options::misconfigured(format!("the question cannot be sent: {err}")))
+            .map_err(|err| misconfigured(format!("the question cannot be sent: {err}")))
     }
 
     pub(crate) async fn read(

@@ -11,9 +11,10 @@
 //! A token inside the URL is refused: URLs end up in process lists, logs and shell histories.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use leasehold_core::store::{StoreError, StoreErrorKind};
+use leasehold_core::store::StoreError;
+use leasehold_core::url_options::{misconfigured, read_secret, unknown_key};
 use url::Url;
 
 /// The known query keys, to suggest one when a key is misspelt.
@@ -91,7 +92,7 @@ impl HttpOptions {
                         "the API token would be in the URL; put it into a file and write token_file=",
                     ));
                 }
-                other => return Err(unknown_key(other)),
+                other => return Err(unknown_key(other, QUERY_KEYS)),
             }
         }
         Ok(())
@@ -118,9 +119,8 @@ impl HttpOptions {
         let Some(path) = &self.token_file else {
             return Ok(None);
         };
-        check_private("token_file", path)?;
-        let text = std::fs::read_to_string(path).map_err(|err| unreadable_file("token_file", path, &err))?;
-        let line = text.lines().next().unwrap_or_default().trim();
+        let text = read_secret("token_file", path)?;
+        let line = text.trim();
         // Other bytes cannot be sent in a header.
         if line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(misconfigured(format!(
@@ -139,36 +139,6 @@ impl fmt::Debug for HttpOptions {
             .field("token_file", &self.token_file)
             .finish_non_exhaustive()
     }
-}
-
-pub(crate) fn misconfigured(why: impl Into<String>) -> StoreError {
-    StoreError::not_done(StoreErrorKind::Misconfigured, why)
-}
-
-pub(crate) fn unreadable_file(key: &str, path: &Path, err: &std::io::Error) -> StoreError {
-    misconfigured(format!("{key} {} cannot be read: {err}", path.display()))
-}
-
-fn unknown_key(key: &str) -> StoreError {
-    let near = QUERY_KEYS
-        .iter()
-        .max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)))
-        .copied()
-        .unwrap_or_default();
-    misconfigured(format!("the URL's {key}= is not known; did you mean {near}=?"))
-}
-
-/// Refuses a secret file that every user of the machine can read.
-pub(crate) fn check_private(key: &str, path: &Path) -> Result<(), StoreError> {
-    use std::os::unix::fs::PermissionsExt;
-    let meta = std::fs::metadata(path).map_err(|err| unreadable_file(key, path, &err))?;
-    if meta.permissions().mode() & 0o004 != 0 {
-        return Err(misconfigured(format!(
-            "{key} {} can be read by everyone; run chmod 600 on it",
-            path.display()
-        )));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use leasehold_core::store::StoreError;
+use leasehold_core::url_options::{check_private, misconfigured};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use crate::options::{HttpOptions, check_private, misconfigured};
+use crate::options::HttpOptions;
 
 /// The connector and the name that the daemon's certificate must have; `None` for plain `http`.
 pub(crate) fn connector(

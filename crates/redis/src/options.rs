@@ -14,11 +14,12 @@
 //! A password inside the URL is refused: URLs end up in process lists, logs and shell histories.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use leasehold_core::clock::{BootClock, SharedClock};
 use leasehold_core::rng::{OsRandom, SharedRandom};
-use leasehold_core::store::{StoreError, StoreErrorKind};
+use leasehold_core::store::StoreError;
+use leasehold_core::url_options::{misconfigured, read_secret, unknown_key, unreadable_file};
 use url::Url;
 
 use crate::keys::{DEFAULT_PREFIX, KeyMap};
@@ -55,18 +56,18 @@ impl RedisOptions {
         // `@`, and the parser takes its rest for the host.
         let with_password = has_password(url);
         // Safe to show: the parser's own message never repeats its input.
-        let url = Url::parse(url).map_err(|err| config_error(format!("not a URL: {err}")))?;
+        let url = Url::parse(url).map_err(|err| misconfigured(format!("not a URL: {err}")))?;
         let tls = match url.scheme() {
             "redis" | "valkey" => false,
             "rediss" | "valkeys" => true,
             other => {
-                return Err(config_error(format!(
+                return Err(misconfigured(format!(
                     "the scheme {other:?} is not known; use redis:// or rediss://"
                 )));
             }
         };
         if with_password || url.password().is_some() {
-            return Err(config_error(
+            return Err(misconfigured(
                 "the URL contains a password, which process lists and logs would show; put it into a file that only \
                  you can read and write ?password_file=/path instead",
             ));
@@ -74,10 +75,10 @@ impl RedisOptions {
         // A `#` would end the host, and the text before it could be part of a
         // password. So none of it is shown.
         if url.fragment().is_some() {
-            return Err(config_error("the URL contains a #, which has no meaning here; write %23 for it"));
+            return Err(misconfigured("the URL contains a #, which has no meaning here; write %23 for it"));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| config_error("the URL names no host; write redis://host:port"))?;
+        let host = host.ok_or_else(|| misconfigured("the URL names no host; write redis://host:port"))?;
         let mut options = Self {
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: url.port().unwrap_or(DEFAULT_PORT),
@@ -102,30 +103,30 @@ impl RedisOptions {
                 "prefix" => prefix = value.into_owned(),
                 "map" => {
                     let (names, keys) = value.split_once('=').ok_or_else(|| {
-                        config_error(format!("map={value} has no second `=`; write map=names:=keys:"))
+                        misconfigured(format!("map={value} has no second `=`; write map=names:=keys:"))
                     })?;
                     rules.push((names.to_owned(), keys.to_owned()));
                 }
                 "user" => self.user = Some(value.into_owned()),
                 "password_file" => self.password_file = Some(PathBuf::from(value.as_ref())),
                 "ca_file" if !self.tls => {
-                    return Err(config_error("ca_file= needs TLS; write rediss:// instead of redis://"));
+                    return Err(misconfigured("ca_file= needs TLS; write rediss:// instead of redis://"));
                 }
                 "ca_file" => self.ca_file = Some(PathBuf::from(value.as_ref())),
                 "wait_replicas" => {
                     self.wait_replicas = value.parse().map_err(|_| {
-                        config_error(format!("wait_replicas={value} is not a number of replicas"))
+                        misconfigured(format!("wait_replicas={value} is not a number of replicas"))
                     })?;
                 }
                 "password" => {
-                    return Err(config_error(
+                    return Err(misconfigured(
                         "password= would put the password into the URL; put it into a file and write password_file=",
                     ));
                 }
-                other => return Err(unknown_parameter_error(other)),
+                other => return Err(unknown_key(other, QUERY_PARAMETERS)),
             }
         }
-        self.keys = KeyMap::new(&prefix, &rules).map_err(config_error)?;
+        self.keys = KeyMap::new(&prefix, &rules).map_err(misconfigured)?;
         Ok(())
     }
 
@@ -161,24 +162,21 @@ impl RedisOptions {
             return Ok(None);
         };
         // Read for every connection, so that a rotated password needs no restart.
-        check_private(path)?;
-        let text = std::fs::read_to_string(path)
-            .map_err(|err| unreadable_file_error("password_file", path, &err))?;
-        let line = text.lines().next().unwrap_or_default();
+        let line = read_secret("password_file", path)?;
         if line.is_empty() {
-            return Err(config_error(format!(
+            return Err(misconfigured(format!(
                 "password_file {} is empty; write the password into its first line",
                 path.display()
             )));
         }
-        Ok(Some(line.to_owned()))
+        Ok(Some(line))
     }
 
     /// Reads the certificates to trust, if the options name a file.
     pub(crate) fn ca_certificates(&self) -> Result<Option<Vec<u8>>, StoreError> {
         self.ca_file
             .as_ref()
-            .map(|path| std::fs::read(path).map_err(|err| unreadable_file_error("ca_file", path, &err)))
+            .map(|path| std::fs::read(path).map_err(|err| unreadable_file("ca_file", path, &err)))
             .transpose()
     }
 }
@@ -193,23 +191,6 @@ impl fmt::Debug for RedisOptions {
     }
 }
 
-fn config_error(why: impl Into<String>) -> StoreError {
-    StoreError::not_done(StoreErrorKind::Misconfigured, why)
-}
-
-fn unreadable_file_error(key: &str, path: &Path, err: &std::io::Error) -> StoreError {
-    config_error(format!("{key} {} cannot be read: {err}", path.display()))
-}
-
-fn unknown_parameter_error(key: &str) -> StoreError {
-    let near = QUERY_PARAMETERS
-        .iter()
-        .max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)))
-        .copied()
-        .unwrap_or_default();
-    config_error(format!("the URL's {key}= is not known; did you mean {near}=?"))
-}
-
 fn parse_database(path: &str) -> Result<i64, StoreError> {
     let number = path.trim_start_matches('/');
     if number.is_empty() {
@@ -219,20 +200,7 @@ fn parse_database(path: &str) -> Result<i64, StoreError> {
         .parse::<u16>()
         .map(i64::from)
         // Not repeated: if a password contains a `/`, this is the rest of the password.
-        .map_err(|_| config_error("what follows the host is not a database number; write /0, /1, …"))
-}
-
-/// Refuses a password file that everyone on the machine can read.
-fn check_private(path: &Path) -> Result<(), StoreError> {
-    use std::os::unix::fs::PermissionsExt;
-    let meta = std::fs::metadata(path).map_err(|err| unreadable_file_error("password_file", path, &err))?;
-    if meta.permissions().mode() & 0o004 != 0 {
-        return Err(config_error(format!(
-            "password_file {} can be read by everyone; run chmod 600 on it",
-            path.display()
-        )));
-    }
-    Ok(())
+        .map_err(|_| misconfigured("what follows the host is not a database number; write /0, /1, …"))
 }
 
 /// Whether the URL has a password before the host, even an empty one.

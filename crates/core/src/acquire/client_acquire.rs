@@ -129,12 +129,8 @@ impl AcquireHooks for ClientHooks {
     fn on_response(&mut self, response: &AcquireResponse, request: &mut AcquireRequest, now: Moment) {
         let context = &self.inner.context;
         self.breaker.on_response(&mut context.breaker());
+        context.floors.learn(response, request);
         if let AcquireResponse::Busy(busy) = response {
-            if let Some(fence) = busy.fence {
-                context.floors.record(request.names.first(), fence);
-                // The holder's fence is known now; a later grant must be above it.
-                request.floor = context.floors.get(request.names.first());
-            }
             self.observation.observe(busy, &context.holder, now);
         }
     }
@@ -209,7 +205,6 @@ impl ClientAcquire {
 
     fn into_hold(mut self, sent_at: Moment, grant: Grant, took: Duration) -> Hold {
         let now = self.now();
-        self.inner.context.floors.record(&self.request.name, grant.fence);
         self.emit(Some(grant), self.driver.hooks().observation.acquired_event(took, now));
         let seed = self.inner.context.random.bits();
         let mut life = HoldMachine::granted(Arc::clone(&self.class), seed, sent_at, grant, now);

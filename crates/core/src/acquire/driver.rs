@@ -37,7 +37,7 @@ pub enum CallAdmission<P> {
     Refused(String),
 }
 
-/// What differs between the users of the driver. Every default does nothing.
+/// What differs between the users of the driver.
 pub trait AcquireHooks: Send {
     /// Held while a call is in flight, for example a slot of a semaphore.
     type Permit: Send;
@@ -56,9 +56,13 @@ pub trait AcquireHooks: Send {
         current.unwrap_or_else(|| Arc::new(store.listen(request.names.first(), &request.token)))
     }
 
-    /// Sees each response before the machine does. It may raise the floor of the next request.
+    /// Sees each response before the machine does. By default it only raises the floor of the next
+    /// request to the holder's fence.
     fn on_response(&mut self, response: &AcquireResponse, request: &mut AcquireRequest, now: Moment) {
-        let _ = (response, request, now);
+        let _ = now;
+        if let AcquireResponse::Busy(busy) = response {
+            request.floor = request.floor.max(busy.fence);
+        }
     }
 
     /// Sees each failed call, and what the machine does next.
@@ -236,6 +240,3 @@ async fn wake_up(listener: Option<&WakeListener>) {
         None => pending().await,
     }
 }
-
-#[cfg(test)]
-mod tests;

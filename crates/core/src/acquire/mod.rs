@@ -5,8 +5,6 @@ mod driver;
 mod gate_entry;
 mod machine;
 mod release_driver;
-#[cfg(test)]
-mod tests;
 mod wait_observation;
 
 pub(crate) use client_acquire::acquire;

@@ -3,6 +3,8 @@
 
 mod abandonment;
 mod acquire;
+mod acquire_driver;
+mod acquire_machine;
 mod admin;
 mod breaker;
 mod cancellation;
@@ -24,6 +26,7 @@ mod policy_file;
 mod policy_override;
 mod policy_reload;
 mod release;
+mod release_driver;
 mod renewal;
 mod resume;
 mod secrets;

@@ -1,15 +1,12 @@
 //! The state that all handlers share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold::clock::SharedClock;
 use leasehold::policy::Class;
-use leasehold::store::{
-    AcquireResponse, RenewRequest, RenewResponse, SharedStore, StoreError, StoreErrorKind, bounded_call,
-};
+use leasehold::store::{RenewRequest, RenewResponse, SharedStore, StoreError, StoreErrorKind, bounded_call};
 use leasehold::{Holder, InvalidInput, Locks, Name};
 use leasehold_core::Token;
 use leasehold_core::acquire::DriverIo;
@@ -53,8 +50,6 @@ pub(crate) struct App {
     pub(crate) state_db: Arc<StateDb>,
     /// The control plane, if this daemon serves it.
     pub(crate) plane: Option<ServedPlane>,
-    /// The highest fence seen in any response of the store.
-    highest_fence: AtomicU64,
     /// Limits the requests that wait.
     wait_slots: Arc<WaitSlots>,
     /// Undoes acquires whose callers disconnected.
@@ -81,7 +76,6 @@ impl App {
             timer: timing,
             limits: RateLimits::new(config.request_rate, config.renewal_rate),
             waiters: Waiters::default(),
-            highest_fence: AtomicU64::new(0),
             wait_slots: WaitSlots::new(
                 config.max_waiters(),
                 config.tokens.is_some() || config.requires_client_certs(),
@@ -102,24 +96,6 @@ impl App {
     /// The wall clock in microseconds, for timestamps shown to people.
     pub(crate) fn wall_micros(&self) -> i64 {
         jiff::Timestamp::try_from(self.clock.wall()).map_or(0, jiff::Timestamp::as_microsecond)
-    }
-
-    /// The highest fence seen in any response of the store, of any holder.
-    pub(crate) fn highest_fence(&self) -> u64 {
-        self.highest_fence.load(Ordering::Relaxed)
-    }
-
-    /// Notes the fence of an acquire response.
-    pub(crate) fn note_fence(&self, answer: &Result<AcquireResponse, StoreError>) {
-        let fence = match answer {
-            Ok(AcquireResponse::Granted(grant)) => Some(grant.fence),
-            Ok(AcquireResponse::Busy(busy)) => busy.fence,
-            _ => None,
-        };
-        if let Some(fence) = fence {
-            // Relaxed: the value only widens which floors are accepted, and orders nothing else.
-            self.highest_fence.fetch_max(fence.get(), Ordering::Relaxed);
-        }
     }
 
     /// The class of this name, with overrides applied.

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use leasehold::clock::{BootClock, Clock};
-use serde_json::json;
+use leasehold::store::AcquireRequest;
+use leasehold::{Fence, Name, StoreUrl, Ttl};
+use leasehold_core::Token;
+use serde_json::{Value, json};
 
-use crate::fixture::{Daemon, eventually};
+use crate::fixture::{Daemon, DaemonPlan, eventually};
 
 #[tokio::test]
 async fn acquire_busy_renew_release() {
@@ -184,4 +187,35 @@ async fn the_largest_documented_batch_of_renewals_fits_a_request() {
     items.push(items[0].clone());
     let refused = daemon.post("/v1/namespaces/big/renew", json!({"items": items})).await;
     assert_eq!((refused.status, refused.code().as_str()), (422, "invalid"), "{refused:?}");
+}
+
+/// A store that lost its data cannot repeat a fence that the daemon has seen, with a wait or without.
+#[tokio::test]
+async fn fences_grow_although_the_store_lost_its_counter() {
+    let mut plan = DaemonPlan::new();
+    let file = plan.folder.path().join("locks.db").display().to_string();
+    plan.store = StoreUrl::parse(&format!("sqlite:{file}")).unwrap().open().unwrap();
+    let daemon = plan.start().await;
+    let fence = |reply: &Value| reply["fence"].as_str().unwrap().parse::<u64>().unwrap();
+    let first = fence(&daemon.post("/v1/locks/first/acquire", json!({})).await.ok());
+    let asks = [("once", json!({})), ("waits", json!({"wait_ms": 50}))];
+    let mut seen = Vec::new();
+    for (name, ask) in &asks {
+        // Two days ahead of the clock, which alone would give such a fence only then.
+        let token = Token::parse(&format!("x|scheduler|{}", "0".repeat(32))).unwrap();
+        let ttl = Ttl::new(Duration::from_secs(3600)).unwrap();
+        let mut ahead = AcquireRequest::new(Name::new(name).unwrap(), token, ttl);
+        ahead.floor = Fence::new(first + 48 * 3_600_000_000);
+        daemon.store.acquire(&ahead, Duration::from_secs(60)).await.unwrap();
+        let busy = daemon.post(&format!("/v1/locks/{name}/acquire"), ask.clone()).await;
+        assert_eq!(busy.code(), "busy");
+        seen.push(fence(&busy.json()));
+    }
+    for ending in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{file}{ending}"));
+    }
+    for ((name, ask), seen) in asks.into_iter().zip(seen) {
+        let next = daemon.post(&format!("/v1/locks/{name}/acquire"), ask).await.ok();
+        assert!(fence(&next) > seen, "{next} after {seen}");
+    }
 }

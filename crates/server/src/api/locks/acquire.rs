@@ -65,7 +65,6 @@ pub(crate) async fn acquire(
     let now = app.clock.now();
     let (took, waited) = (now.since(started), asking.wait.is_some());
     app.client_leases.acquired(&asking.request, &answer, took, waited, now);
-    app.note_fence(&answer);
     match answer? {
         AcquireResponse::Granted(grant) => {
             app.audit.record(AuditEntry::new("acquire", &who).name(&name).fence(grant.fence));
@@ -133,10 +132,10 @@ impl CheckedAcquire {
             .map(|wait| wait.min(app.config.max_wait))
             .filter(|wait| !wait.is_zero());
         let ttl = want.ttl_ms.map_or(Ok(class.ttl), parse_ttl)?;
-        let request = AcquireRequest::new(name, token, ttl)
+        let request = AcquireRequest::new(name.clone(), token, ttl)
             .with_mode(mode)
             .with_lock_delay(lock_delay.unwrap_or(class.release.lock_delay))
-            .with_floor(check_floor(app, want.floor)?)
+            .with_floor(check_floor(app, want.floor)?.max(app.locks.fence_floors().get(name)))
             .with_queue(parse_duration("queue_ms", want.queue_ms, 1, 600_000)?);
         Ok(Self {
             class: Arc::new(request_class(&class, &request)),
@@ -207,7 +206,8 @@ fn make_token(
 /// invented floor would use up their range.
 fn check_floor(app: &App, floor: Option<Fence>) -> Result<Option<Fence>, Refusal> {
     let now = u64::try_from(app.wall_micros()).unwrap_or(0);
-    let most = highest_floor(now, app.highest_fence());
+    let seen = app.locks.fence_floors().highest().map_or(0, Fence::get);
+    let most = highest_floor(now, seen);
     match floor {
         Some(floor) if floor.get() > most => Err(Refusal::invalid(
             "floor",
@@ -235,7 +235,7 @@ fn highest_floor(now: u64, seen: u64) -> u64 {
 /// Acquires with a single store call.
 async fn acquire_once(app: &Arc<App>, asking: &CheckedAcquire) -> Result<AcquireResponse, StoreError> {
     let mut leaving = UndoGuard::new(app, &asking.request, &asking.class, asking.unrepeatable, asking.wait);
-    let answer = send_once(app, &asking.request, asking.store_timeout).await;
+    let answer = send_once(app, asking.request.clone(), asking.store_timeout).await;
     // A definite answer reaches the caller with this response. After an unknown one the guard stays
     // armed.
     if !matches!(&answer, Err(failure) if failure.unknown) {
@@ -248,14 +248,17 @@ async fn acquire_once(app: &Arc<App>, asking: &CheckedAcquire) -> Result<Acquire
 /// no hint is lost.
 async fn send_once(
     app: &App,
-    request: &AcquireRequest,
+    mut request: AcquireRequest,
     within: Duration,
 ) -> Result<AcquireResponse, StoreError> {
     if let Some(keep) = request.queue {
         let now = app.clock.now();
         app.waiters.listen(&**app.store(), request.names.first(), &request.token, keep, now);
     }
-    let answer = app.with_timeout(within, app.store().acquire(request, within)).await;
+    let answer = app.with_timeout(within, app.store().acquire(&request, within)).await;
+    if let Ok(response) = &answer {
+        app.locks.fence_floors().learn(response, &mut request);
+    }
     match answer {
         Ok(AcquireResponse::Granted(_) | AcquireResponse::Void) => app.waiters.forget(&request.token),
         Ok(AcquireResponse::Busy(_)) | Err(_) => {}
@@ -272,7 +275,7 @@ async fn acquire_waiting(
 ) -> Result<AcquireResponse, StoreError> {
     let mut leaving = UndoGuard::new(app, &asking.request, &asking.class, asking.unrepeatable, asking.wait);
     let (class, request) = (Arc::clone(&asking.class), asking.request.clone());
-    let hooks = WaitHooks { app, voided: false };
+    let hooks = WaitHooks { app, class: &asking.class.name, voided: false };
     let mut driver = AcquireDriver::new(app.driver_io(), class, wait, request, hooks);
     let ended = driver.run().await;
     app.waiters.forget(&asking.request.token);
@@ -312,9 +315,11 @@ async fn acquire_waiting(
     }
 }
 
-/// What the daemon adds to the driver: its table of listeners, and its stop.
+/// What the daemon adds to the driver: its table of listeners and its stop. Floors and policies are
+/// those of its lock client. It has no breaker: ADR 20 says why.
 struct WaitHooks<'a> {
     app: &'a App,
+    class: &'a str,
     /// The store has voided the token, which is an answer for the caller and not an error.
     voided: bool,
 }
@@ -340,8 +345,13 @@ impl AcquireHooks for WaitHooks<'_> {
         self.app.waiters.listen(store, request.names.first(), &request.token, keep, now)
     }
 
-    fn on_response(&mut self, response: &AcquireResponse, _request: &mut AcquireRequest, _now: Moment) {
+    fn on_response(&mut self, response: &AcquireResponse, request: &mut AcquireRequest, _now: Moment) {
         self.voided |= matches!(response, AcquireResponse::Void);
+        self.app.locks.fence_floors().learn(response, request);
+    }
+
+    fn class_in_force(&mut self, _now: Moment) -> Option<Arc<Class>> {
+        self.app.class(self.class).ok()
     }
 
     async fn stopped(&self) {

@@ -1,17 +1,24 @@
 //! The driver's own promises: what it asks its hooks, and what it reports when its future is dropped.
 
-use std::sync::Mutex;
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold_core::acquire::{
+    AcquireDriver, AcquireHooks, AcquireOutcome, AcquireStep, CallAdmission, DriverIo, NoHooks, Stopped,
+};
+use leasehold_core::adapter::{Fault, FaultyStore, StoreOp};
+use leasehold_core::clock::{Moment, RuntimeClock, run_until};
+use leasehold_core::memory::MemoryStore;
+use leasehold_core::policy::{Class, PolicyBook};
+use leasehold_core::rng::SeededRandom;
+use leasehold_core::store::{
+    AcquireRequest, AcquireResponse, Store, StoreError, StoreErrorKind, WakeListener,
+};
+use leasehold_core::types::{Holder, Name, Token};
 use tokio_util::sync::CancellationToken;
-
-use super::*;
-use crate::adapter::{Fault, FaultyStore, StoreOp};
-use crate::clock::{RuntimeClock, run_until};
-use crate::memory::MemoryStore;
-use crate::policy::PolicyBook;
-use crate::rng::SeededRandom;
-use crate::store::StoreErrorKind;
-use crate::types::{Holder, Name, Token};
 
 /// Hooks that record their calls and decide as the test says.
 #[derive(Debug, Default)]

@@ -1,13 +1,15 @@
 //! Rules of the acquire machine that hold to the millisecond. Rules for every sequence of responses
 //! are property tests (`tests/sim/property/acquire.rs`). Time is in plain milliseconds from 0.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AcquireMachine, AcquireOutcome, AcquireStep};
-use crate::clock::Moment;
-use crate::policy::{Class, OnError, PolicyBook};
-use crate::store::{AcquireResponse, BusyLease, StoreError, StoreErrorKind};
+use leasehold_core::acquire::{AcquireMachine, AcquireOutcome, AcquireStep};
+use leasehold_core::clock::Moment;
+use leasehold_core::policy::{Class, OnError, PolicyBook};
+use leasehold_core::store::{AcquireResponse, BusyLease, StoreError, StoreErrorKind};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
