@@ -78,7 +78,7 @@ pub(super) struct Engine {
     table: LeaseTable,
     // The replica's data since it stopped following; it takes over at a fail-over.
     replica: Option<LeaseTable>,
-    drift: ClockDrift,
+    pub(super) drift: ClockDrift,
     // Sum of all steps of the wall clock, in nanoseconds.
     clock_step: i64,
     pub(super) health: StoreHealth,
@@ -231,6 +231,13 @@ impl Engine {
                 Some(_) => RenewResponse::Extended { remaining_before: None },
                 None => RenewResponse::NotOwned,
             },
+            Mistake::RenewRevives if self.table.inspect(&renewal.name, now).is_none() => {
+                let ask = AcquireRequest::new(renewal.name.clone(), renewal.token.clone(), renewal.ttl);
+                match self.table.acquire(&ask, now, self.clock_micros(at)) {
+                    Ok(AcquireResponse::Granted(_)) => RenewResponse::Extended { remaining_before: None },
+                    _ => RenewResponse::NotOwned,
+                }
+            }
             Mistake::ShortLease => {
                 let mut short = renewal.clone();
                 short.lock_delay = Duration::ZERO;
@@ -286,7 +293,8 @@ impl Engine {
                 let _ = self.table.acquire(&confirm, now, micros);
             }
         }
-        (StoreReply::Release(given), woken)
+        let denied = self.mistake == Mistake::ReleaseDenied;
+        (StoreReply::Release(if denied { ReleaseResponse::NotOwned } else { given }), woken)
     }
 
     /// Whether the release ends a live lease, rather than only leaving a tombstone.

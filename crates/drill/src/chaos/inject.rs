@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
-use leasehold_core::rng::RandomExt;
+use leasehold_core::rng::{RandomExt, SeededRandom};
 use rusqlite::Connection;
 
 use super::fault::Fault;
@@ -11,7 +11,6 @@ use super::worker_pool::WorkerPool;
 use super::{CHAOS_TTL, fault};
 use crate::fleet::{Error, HOUR_SECONDS};
 use crate::history::HistoryEntry;
-use crate::random::SeededRandom;
 use crate::scenario::context::ScenarioContext;
 
 // Longer than any interval between two requests of the workers, on a loaded host.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock};
-use leasehold_core::rng::RandomExt;
+use leasehold_core::rng::{RandomExt, SeededRandom};
 
 use super::fault::Fault;
 use super::inject::inject_fault;
@@ -12,7 +12,6 @@ use super::{CHAOS_TTL, POLICIES};
 use crate::fleet::{Error, FakeWallClock, LoadProbe, StoreKind, Testbed, WorkerExit, WorkerProgram};
 use crate::history::History;
 use crate::oracle::judge;
-use crate::random::SeededRandom;
 use crate::scenario::context::{ScenarioContext, transition};
 use crate::scenario::{DrillOptions, EVENT_TIMEOUT, HOST_SLACK, Measures, measure};
 

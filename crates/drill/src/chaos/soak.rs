@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock};
+use leasehold_core::rng::SeededRandom;
 use serde::Serialize;
 
 use super::fault::Fault;
@@ -19,7 +20,6 @@ use super::worker_pool::{WorkerPool, pick_random};
 use super::{CHAOS_TTL, POLICIES};
 use crate::fleet::{Error, FakeWallClock, FencedTarget, StoreKind, Testbed, WorkerProgram};
 use crate::history::History;
-use crate::random::SeededRandom;
 use crate::scenario::context::ScenarioContext;
 use crate::scenario::{DrillOptions, HOST_SLACK, Measures};
 
