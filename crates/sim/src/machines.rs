@@ -23,7 +23,7 @@ impl SimPlan {
     pub fn for_machines(seed: u64, mistake: Mistake) -> Self {
         let random = SimRandom::keyed(seed, [0x3ac4, 0, 0]);
         let mut plan = Self::draw(seed, mistake);
-        (plan.tasks, plan.clients) = (1, 2 + random.index(2));
+        (plan.tasks, plan.clients) = (1, 2 + random.index(3));
         let short =
             |task| repeat_with(|| ClassPlan::draw(task, &random, 200)).find(|class| class.ttl <= MAX_TTL_MS);
         plan.classes = (0..plan.tasks).filter_map(short).collect();

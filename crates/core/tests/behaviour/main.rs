@@ -23,6 +23,7 @@ mod policy_escalation;
 mod policy_file;
 mod policy_override;
 mod policy_reload;
+mod property;
 mod release;
 mod renewal;
 mod resume;
