@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use crate::process::{self, Ended, Scratch, bash, capture_all, command, run, words};
+use crate::process::{self, Ended, Scratch, capture_all, command, run, words};
 use crate::sample::fault_seed;
 use crate::{faults, mutants, public_api, seeded_bugs};
 
@@ -77,7 +77,12 @@ pub(crate) fn main() -> anyhow::Result<bool> {
     steps.run("simulation: 20 histories of the daemon, each run twice", || {
         simulate(&simulator, "--daemon --seeds 20 --replay")
     });
-    steps.run("simulation: 200,000 histories of the machines", simulate_machines);
+    steps.run("simulation: 50,000 histories of the machines", || {
+        simulate(&simulator, "--machines --seeds 50000")
+    });
+    steps.run("simulation: 500 histories of the machines, each run twice", || {
+        simulate(&simulator, "--machines --seeds 500 --replay")
+    });
 
     steps.run("fuzzing: 8 targets for 30 s each, two at a time", fuzz_targets);
 
@@ -201,19 +206,6 @@ fn systemd_unit(leasehold: &Path) -> anyhow::Result<()> {
 fn simulate(simulator: &Path, flags: &str) -> anyhow::Result<()> {
     let ended = capture_all(command(simulator).args(flags.split(' ')))?;
     finish(&ended, " histories")
-}
-
-/// With the tests' own build: another one would take longer than it saves.
-fn simulate_machines() -> anyhow::Result<()> {
-    let test = "cargo test --workspace --all-features --locked --quiet --test sim run::the_promises_hold -- --exact --nocapture";
-    let ended = capture_all(bash(test).env("LEASEHOLD_SIM_RUNS", "200000"))?;
-    finish(&ended, "200000 histories, ")?;
-    ensure!(
-        ended.text.contains("200000 histories, "),
-        "the simulation did not say that it ran 200,000 histories:\n{}",
-        ended.tail(20)
-    );
-    Ok(())
 }
 
 /// Prints the line with the figures, or the end of the output if the command failed.

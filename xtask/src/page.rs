@@ -122,10 +122,9 @@ day, not that all of them pass on today's code. The last column names the code t
 const LAYERS: &str = "
 ## The layers
 
-- **simulation, core**: the real acquire, hold and breaker machines and the reference store in a simulated world: drifting clocks, lost, late and
-  repeated messages, pauses, crashes, a store that loses data. An oracle that shares no code with the machines checks I1 to I9 and L5 in true time.
+- **simulation, machines**: the real client as in the next layer, in short histories of few tasks with many faults, so that many more of them run.
   One seed is one history. Known mistakes are put back to show that the oracle catches them.
-  This layer tests the protocol, not a server or a network. The code is `crates/core/tests/sim`.
+- **simulation, core**: an earlier simulation of the acquire, hold and breaker machines alone, with an oracle of its own. The machines layer has replaced it.
 - **simulation, client**: the whole real client (acquires, keeper, gate, breaker, debt collector, policy refresh), several processes on drifting
   clocks, against stores that behave like Redis and SQLite, then a healing phase; checked by the same oracle as the drills. See [simulation](simulation.md).
 - **simulation, daemon**: three kinds of clients through the real daemon and the real HTTP store over a simulated network: clients that keep their own holds,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A source of random numbers.
@@ -68,19 +69,18 @@ pub(crate) fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A seeded source: the same seed gives the same numbers.
-#[cfg(any(test, feature = "testing"))]
+/// A seeded source: the same seed gives the same numbers. For drills, simulations and tests, never for
+/// tokens, which must not be predictable.
 #[derive(Debug)]
 pub struct SeededRandom {
-    state: std::sync::atomic::AtomicU64,
+    state: AtomicU64,
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl SeededRandom {
     /// Returns a source for this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { state: std::sync::atomic::AtomicU64::new(seed) }
+        Self { state: AtomicU64::new(seed) }
     }
 
     /// Returns a shared handle to a source for this seed.
@@ -90,11 +90,10 @@ impl SeededRandom {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl Random for SeededRandom {
     fn bits(&self) -> u64 {
         // Adding the increment atomically gives every caller its own state without a lock.
-        let mut state = self.state.fetch_add(SPLIT_MIX_INCREMENT, std::sync::atomic::Ordering::Relaxed);
+        let mut state = self.state.fetch_add(SPLIT_MIX_INCREMENT, Ordering::Relaxed);
         split_mix(&mut state)
     }
 }

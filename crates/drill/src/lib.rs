@@ -33,7 +33,6 @@ pub mod oracle;
 #[cfg(feature = "drills")]
 pub mod plane;
 pub mod proxy;
-mod random;
 #[cfg(feature = "drills")]
 pub mod report;
 #[cfg(feature = "drills")]

@@ -70,9 +70,8 @@ impl HttpResponse {
 
 /// A document as the body of a request.
 pub(crate) fn to_json(document: &impl Serialize) -> Result<Vec<u8>, StoreError> {
-    serde_json::to_vec(document).map_err(|err| {
-        misconfigured(format!("the question cannot be written as JSON: {err}"))
-    })
+    serde_json::to_vec(document)
+        .map_err(|err| misconfigured(format!("the question cannot be written as JSON: {err}")))
 }
 
 impl fmt::Debug for HttpResponse {

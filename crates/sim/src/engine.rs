@@ -65,7 +65,7 @@ pub(super) struct Engine {
     table: LeaseTable,
     // The replica's data since it stopped following; it takes over at a fail-over.
     replica: Option<LeaseTable>,
-    drift: ClockDrift,
+    pub(super) drift: ClockDrift,
     // Sum of all steps of the wall clock, in nanoseconds.
     clock_step: i64,
     pub(super) health: StoreHealth,
@@ -218,6 +218,13 @@ impl Engine {
                 Some(_) => RenewResponse::extended(None),
                 None => RenewResponse::NotOwned,
             },
+            Mistake::RenewRevives if self.table.inspect(renewal.names.first(), now).is_none() => {
+                let ask = AcquireRequest::new(renewal.names.clone(), renewal.token.clone(), renewal.ttl);
+                match self.table.acquire(&ask, now, self.clock_micros(at)) {
+                    Ok(AcquireResponse::Granted(_)) => RenewResponse::extended(None),
+                    _ => RenewResponse::NotOwned,
+                }
+            }
             Mistake::ShortLease => {
                 let mut short = renewal.clone();
                 short.lock_delay = Duration::ZERO;
@@ -275,7 +282,8 @@ impl Engine {
                 let _ = self.table.acquire(&confirm, now, micros);
             }
         }
-        (StoreReply::Release(given), woken)
+        let denied = self.mistake == Mistake::ReleaseDenied;
+        (StoreReply::Release(if denied { ReleaseResponse::NotOwned } else { given }), woken)
     }
 
     /// Whether the release ends a live lease, rather than only leaving a tombstone.

@@ -34,11 +34,13 @@ mod daemon_network;
 mod daemon_network_faults;
 mod drift;
 mod engine;
+mod execution;
 mod fault;
 mod fault_injection;
 mod history_buffer;
 mod http_client;
 mod http_leases;
+mod machines;
 mod mistake;
 #[cfg(feature = "model")]
 pub mod model;

@@ -1,7 +1,7 @@
 //! Known bugs that can be reintroduced. A simulation that does not find them is blind.
 //!
 //! They sit around the client (store, clock, target, calling code), because the client itself is the
-//! real one. Bugs inside its machines are covered by the core's own simulation and the seeded bugs.
+//! real one. Bugs inside its machines are seeded bugs: `proof/bugs` puts them into the real code.
 
 /// A known bug to reintroduce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,11 +41,19 @@ pub enum Mistake {
     UndoRenews,
     /// The store keeps the queue entry of a waiter that has left.
     PlaceStays,
+    /// The store extends an expired lease.
+    RenewRevives,
+    /// The store answers a release that it executed as *not owned*.
+    ReleaseDenied,
+    /// The client is given *not owned* as an error of the store.
+    NotOwnedIsAnError,
+    /// Clocks differ by more than a lease's margin allows.
+    FastClocks,
 }
 
 impl Mistake {
     /// Every mistake that the simulation must find.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::UnfencedTarget,
         Self::ReleaseWithoutComparing,
         Self::RenewWithoutComparing,
@@ -62,6 +70,10 @@ impl Mistake {
         Self::PanicsWhenRefused,
         Self::UndoRenews,
         Self::PlaceStays,
+        Self::RenewRevives,
+        Self::ReleaseDenied,
+        Self::NotOwnedIsAnError,
+        Self::FastClocks,
     ];
 
     /// The name used on the command line.
@@ -85,6 +97,10 @@ impl Mistake {
             Self::PanicsWhenRefused => "panics-when-refused",
             Self::UndoRenews => "undo-renews",
             Self::PlaceStays => "place-stays",
+            Self::RenewRevives => "renew-revives",
+            Self::ReleaseDenied => "release-denied",
+            Self::NotOwnedIsAnError => "not-owned-is-an-error",
+            Self::FastClocks => "fast-clocks",
         }
     }
 
@@ -107,7 +123,9 @@ impl Mistake {
             | Self::SteppedClock => "I1",
             Self::CounterWithoutFloor | Self::FenceRepeated => "I2",
             Self::NoTombstone | Self::SilenceIsANo => "I6",
-            Self::CachedValidity => "I5",
+            Self::RenewRevives => "I4",
+            Self::CachedValidity | Self::NotOwnedIsAnError | Self::FastClocks => "I5",
+            Self::ReleaseDenied => "I7",
             Self::PanicsWhenRefused | Self::UndoRenews | Self::PlaceStays => "L3",
             Self::DeadWaiterKeepsLease => "L5",
             Self::LastComeFirstServed => "L6",

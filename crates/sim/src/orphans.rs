@@ -194,6 +194,11 @@ impl OrphanTracker {
         }
     }
 
+    /// Whether the store granted this lease to this token.
+    pub(super) fn is_owner(&self, name: &Name, fence: Fence, token: &Token) -> bool {
+        self.grants.get(&(name.clone(), fence)).is_some_and(|grant| grant.token == token.random())
+    }
+
     /// The store executed a release of this token, and the client will learn of it.
     fn lease_released(&mut self, token: &Token) {
         if let Some(asked) = self.requests.get_mut(token.random()) {

@@ -60,6 +60,8 @@ pub enum Topology {
     Clients,
     /// A daemon in front of the store.
     Daemon,
+    /// The store itself, in short histories with many faults: see [`SimPlan::for_machines`].
+    Machines,
 }
 
 /// How a task takes its locks from a daemon.
@@ -122,6 +124,7 @@ impl SimPlan {
         match topology {
             Topology::Clients => Self::new(seed, mistake),
             Topology::Daemon => Self::with_daemon(seed, mistake),
+            Topology::Machines => Self::for_machines(seed, mistake),
         }
     }
 
@@ -195,7 +198,7 @@ impl SimPlan {
     }
 
     /// Adds a fault shortly before the faults end, in a quarter of the plans.
-    fn add_late_fault(&mut self, hosts: usize) {
+    pub(super) fn add_late_fault(&mut self, hosts: usize) {
         // Otherwise the effects of a fault have mostly gone by the time the recovery is checked.
         let random = SimRandom::keyed(self.seed, [0x1a7e, 0, 0]);
         if random.chance(250) {
@@ -232,7 +235,7 @@ impl SimPlan {
     }
 
     /// The whole plan except the late fault.
-    fn draw(seed: u64, mistake: Mistake) -> Self {
+    pub(super) fn draw(seed: u64, mistake: Mistake) -> Self {
         let random = SimRandom::keyed(seed, [0x91a7, 0, 0]);
         let profile = draw_profile(&random);
         let tasks = 1 + random.index(3);

@@ -12,6 +12,7 @@ use super::daemon_disk::{self, DaemonDisk};
 use super::daemon_network::{Packet, SimSide, WakeTarget};
 use super::drift::{ClockDrift, MAX_DRIFT_PPM, Nanos, SEC};
 use super::engine::Engine;
+use super::mistake::Mistake;
 use super::orphans::OrphanStats;
 use super::panics;
 use super::plan::{Route, SimPlan};
@@ -94,11 +95,12 @@ impl Simulation {
     pub(super) fn new(plan: &SimPlan) -> Result<Self, String> {
         let plan = Arc::new(plan.clone());
         let random = SimRandom::keyed(plan.seed, [0xd1ce, 0, 0]);
+        let error_factor = if plan.mistake == Mistake::FastClocks { 8 } else { 1 };
         let drift = || {
             let rate = i64::try_from(random.below(2 * MAX_DRIFT_PPM + 1)).unwrap_or(0);
             ClockDrift {
                 offset: 3_600 * SEC + random.below(3_600 * SEC),
-                rate_ppm: rate - i64::try_from(MAX_DRIFT_PPM).unwrap_or(0),
+                rate_ppm: (rate - i64::try_from(MAX_DRIFT_PPM).unwrap_or(0)) * error_factor,
             }
         };
         let server = drift();

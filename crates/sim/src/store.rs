@@ -14,7 +14,9 @@ use leasehold_core::{Name, Token};
 use tokio::sync::oneshot;
 
 use super::engine::{StoreReply, StoreRequest};
+use super::mistake::Mistake;
 use super::world::SimWorld;
+use leasehold_drill::history::HistoryEntry;
 
 /// One process's connection to the store.
 #[derive(Debug)]
@@ -40,6 +42,27 @@ impl SimStore {
             // The reply is lost. Only the caller's timeout ends the call.
             Err(_) => pending().await,
         }
+    }
+}
+
+impl SimStore {
+    /// The client receives the response to a renewal.
+    fn receive_renewal(
+        &self,
+        renewal: &RenewRequest,
+        answer: RenewResponse,
+    ) -> Result<RenewResponse, StoreError> {
+        if answer == RenewResponse::NotOwned {
+            let mut state = self.world.lock();
+            let who =
+                state.hosts.get(self.slot).map_or_else(String::new, |host| host.process_name(self.slot));
+            let (now, name) = (state.now, renewal.names.first().to_string());
+            state.history.record(now, &who, HistoryEntry::NotOwned { name, fence: renewal.fence });
+            if state.plan.mistake == Mistake::NotOwnedIsAnError {
+                return Err(StoreError::not_done(StoreErrorKind::Overloaded, "a mistake, on purpose"));
+            }
+        }
+        Ok(answer)
     }
 }
 
@@ -90,7 +113,10 @@ impl Store for SimStore {
         within: Duration,
     ) -> Vec<Result<RenewResponse, StoreError>> {
         match self.call(StoreRequest::Renew(batch.to_vec()), within).await {
-            Ok(StoreReply::Renew(renewed)) => renewed.into_iter().map(Ok).collect(),
+            Ok(StoreReply::Renew(renewed)) => {
+                let renewed = batch.iter().zip(renewed);
+                renewed.map(|(renewal, answer)| self.receive_renewal(renewal, answer)).collect()
+            }
             Ok(_) => Vec::new(),
             Err(failure) => batch
                 .iter()

@@ -23,6 +23,7 @@ struct StoreCall {
     slot: usize,
     life: u32,
     epoch: u32,
+    sent: Nanos,
     verb: StoreRequest,
     // Taken when the reply is sent; `None` if the reply is to be lost.
     to: Option<oneshot::Sender<StoreReply>>,
@@ -117,6 +118,7 @@ impl WorldState {
                 slot,
                 life,
                 epoch: self.engine.epoch,
+                sent: self.now,
                 verb,
                 to: to.filter(|_| !mute),
                 reply_delay: back,
@@ -138,7 +140,7 @@ impl WorldState {
         let Some(call) = self.store_network.calls.get_mut(&number) else {
             return;
         };
-        let (slot, life, back) = (call.slot, call.life, call.reply_delay);
+        let (slot, life, back, sent) = (call.slot, call.life, call.reply_delay, call.sent);
         // A lost connection or a silent store sends no reply: the caller's timeout has to end the call.
         if call.epoch != epoch || self.engine.health == StoreHealth::Silent {
             return;
@@ -150,6 +152,7 @@ impl WorldState {
         let reply = match self.engine.rejection(&verb, now) {
             Some(reply) => reply,
             None => {
+                let before = self.leases_before(&verb);
                 let (hosts, bells) = (&self.hosts, &self.wake_keys);
                 // The daemon waits for its clients. A waiter is alive while the daemon listens for its token.
                 let alive = |token: &Token| match hosts.iter().find(|host| host.is_daemon) {
@@ -178,6 +181,8 @@ impl WorldState {
                     }
                     _ => {}
                 }
+                let stale = again || to.as_ref().is_none_or(oneshot::Sender::is_closed);
+                self.record_executions(&verb, &reply, &before, (slot, life, sent, stale));
                 self.observe_leases(Some(&verb));
                 if let Some(token) = woken {
                     self.send_hint(token.holder(), token.random().to_owned(), number);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::clock::{Clock, ClockExt, run_until};
 use leasehold_core::policy::{Class, Enforcement, OnError, OnFailure};
-use leasehold_core::{Acquired, Error, Exclusivity, Fence, Hold, HoldStatus, Locks, Name};
+use leasehold_core::{Acquired, Error, Exclusivity, Fence, Hold, HoldStatus, Locks, Name, ReleaseOutcome};
 use tokio::sync::oneshot;
 
 use super::clock::ProcessClock;
@@ -16,7 +16,7 @@ use super::mistake::Mistake;
 use super::random::SimRandom;
 use super::target::SimWrite;
 use super::world::SimWorld;
-use leasehold_drill::history::{HistoryEntry, RecordedOutcome, WriteOutcome};
+use leasehold_drill::history::{HistoryEntry, RecordedOutcome, RecordedRelease, WriteOutcome};
 
 /// The longest pause between two acquires of a task.
 pub(super) const MAX_REST_NANOS: u64 = 500 * MS;
@@ -92,8 +92,7 @@ impl SimWorker {
             me.send_write(attempt, &name, fence, None);
         }
         me.sleep(lasts).await;
-        me.record(HistoryEntry::Releasing { attempt });
-        hold.release().await;
+        me.release(attempt, hold).await;
     }
 
     /// Overrides a field of the class, as an operator does.
@@ -207,10 +206,11 @@ impl SimWorker {
             Err((_, value)) => (value, true),
         };
         self.record(HistoryEntry::Reported { attempt, value, lost });
-        self.record(HistoryEntry::Releasing { attempt });
         if !careless {
-            hold.release().await;
-        } else if self.random.chance(500) {
+            return self.release(attempt, hold).await;
+        }
+        self.record(HistoryEntry::Releasing { attempt });
+        if self.random.chance(500) {
             drop(hold);
         } else {
             // Started and dropped: the library must finish the release by itself.
@@ -221,6 +221,21 @@ impl SimWorker {
                 () = std::future::ready(()) => {}
             }
         }
+    }
+
+    /// Releases the hold and records what it was told.
+    async fn release(&self, attempt: u64, hold: Hold) {
+        self.record(HistoryEntry::Releasing { attempt });
+        let (outcome, until) = match hold.release().await {
+            ReleaseOutcome::Released => (RecordedRelease::Released, None),
+            ReleaseOutcome::AlreadyLost => (RecordedRelease::AlreadyLost, None),
+            ReleaseOutcome::Skipped => (RecordedRelease::Skipped, None),
+            ReleaseOutcome::Debt { until } => (RecordedRelease::Debt, Some(until)),
+            ReleaseOutcome::Kept { until } => (RecordedRelease::Kept, Some(until)),
+            _ => return,
+        };
+        let until = until.map(|until| self.clock.true_time_of(until));
+        self.record(HistoryEntry::ReleaseAnswered { attempt, outcome, until });
     }
 
     /// Several steps with a write each; returns the number of the acquire.

@@ -95,7 +95,12 @@ pub(super) struct Host {
 impl Host {
     /// The name of the current process, as in the history.
     pub(super) fn process_name(&self, slot: usize) -> String {
-        if self.is_daemon { format!("d.{}", self.life) } else { format!("c{slot}.{}", self.life) }
+        self.name_in_life(slot, self.life)
+    }
+
+    /// The name of the process of one life, as in the history.
+    pub(super) fn name_in_life(&self, slot: usize, life: u32) -> String {
+        if self.is_daemon { format!("d.{life}") } else { format!("c{slot}.{life}") }
     }
 }
 

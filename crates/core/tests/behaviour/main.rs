@@ -25,6 +25,7 @@ mod policy_escalation;
 mod policy_file;
 mod policy_override;
 mod policy_reload;
+mod property;
 mod release;
 mod release_driver;
 mod renewal;

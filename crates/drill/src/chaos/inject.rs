@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
-use leasehold_core::rng::RandomExt;
+use leasehold_core::rng::{RandomExt, SeededRandom};
 use leasehold_core::testbed::random_share;
 
 use super::fault::Fault;
@@ -11,7 +11,6 @@ use super::worker_pool::WorkerPool;
 use super::{CHAOS_TTL, fault};
 use crate::fleet::{DrillError, HOUR_SECONDS};
 use crate::history::HistoryEntry;
-use crate::random::SeededRandom;
 use crate::scenario::context::ScenarioContext;
 
 // Longer than any interval between two requests of the workers, on a loaded host.

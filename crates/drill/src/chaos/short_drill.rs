@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock};
-use leasehold_core::rng::RandomExt;
+use leasehold_core::rng::{RandomExt, SeededRandom};
 use leasehold_core::testbed::{TestbedFactory, pick_by_share};
 
 use super::fault::Fault;
@@ -15,7 +15,6 @@ use crate::fleet::{
 };
 use crate::history::History;
 use crate::oracle::judge;
-use crate::random::SeededRandom;
 use crate::scenario::context::{ScenarioContext, transition};
 use crate::scenario::{DrillOptions, EVENT_TIMEOUT, HOST_SLACK, Measures, measure};
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock};
+use leasehold_core::rng::SeededRandom;
 use leasehold_core::testbed::TestbedFactory;
 use serde::Serialize;
 
@@ -20,7 +21,6 @@ use super::worker_pool::{WorkerPool, pick_random};
 use super::{CHAOS_TTL, POLICIES};
 use crate::fleet::{DrillError, DrillStore, DrillTestbed, FakeWallClock, FencedTarget, WorkerProgram};
 use crate::history::History;
-use crate::random::SeededRandom;
 use crate::scenario::context::ScenarioContext;
 use crate::scenario::{DrillOptions, HOST_SLACK, Measures};
 

@@ -1,11 +1,10 @@
 //! Workers that are restarted after a kill.
 
-use leasehold_core::rng::RandomExt;
+use leasehold_core::rng::{RandomExt, SeededRandom};
 
 use super::DRAWN_CLASSES;
 use crate::fleet::{DrillError, FakeWallClock, WorkerSpec};
 use crate::history::HistoryEntry;
-use crate::random::SeededRandom;
 use crate::scenario::EVENT_TIMEOUT;
 use crate::scenario::context::ScenarioContext;
 

@@ -14,5 +14,8 @@ mod writer;
 
 pub use observer::{HistoryObserver, to_client_event};
 pub use reader::{DamagedLine, History, MAX_LINE_BYTES, MAX_RECORDS, read};
-pub use record::{ClientEvent, HistoryEntry, HistoryRecord, RecordedOutcome, UNATTENDED, WriteOutcome};
+pub use record::{
+    ClientEvent, HistoryEntry, HistoryRecord, RecordedOutcome, RecordedRelease, StoreExecution, StoreVerb,
+    StoredLease, UNATTENDED, WriteOutcome,
+};
 pub use writer::{HistorySink, HistoryWriter};

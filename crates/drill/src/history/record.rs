@@ -49,6 +49,78 @@ pub enum WriteOutcome {
     Unknown,
 }
 
+/// What a caller was told about the release of its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordedRelease {
+    /// No lease of this hold is left.
+    Released,
+    /// The lease was already over, and not by this hold's own release.
+    AlreadyLost,
+    /// The hold was abandoned before.
+    Skipped,
+    /// The release was not confirmed.
+    Debt,
+    /// The class leaves the lease to expire.
+    Kept,
+}
+
+/// A lease as the store has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredLease {
+    /// Fence of the lease.
+    pub fence: Fence,
+    /// When it ends by the store's clock, in true time.
+    pub expires: u64,
+}
+
+/// The kind of a request to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreVerb {
+    /// Of an acquire, or of a hold that takes its lease again.
+    Acquire,
+    /// Extends a lease.
+    Renew,
+    /// Ends a lease that its hold needs no more.
+    Release,
+    /// A release that leaves a tombstone.
+    Undo,
+    /// A waiter leaves the queue; no lease may change.
+    LeaveQueue,
+    /// An operator ends the lease with a certain fence.
+    Break,
+}
+
+/// A request that the store executed, with the name's live lease before and after it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreExecution {
+    /// The kind of request.
+    pub request: StoreVerb,
+    /// The lock's name.
+    pub name: String,
+    /// The client that sent it.
+    pub client: String,
+    /// When it was sent.
+    pub sent: u64,
+    /// The lease before it belonged to the token of the request.
+    pub own: bool,
+    /// The store's response: granted, extended or released.
+    pub done: bool,
+    /// Its sender does not wait for a response any more, or the network repeated it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
+    /// The fence that a renewal or an operator named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
+    /// The live lease before the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<StoredLease>,
+    /// The live lease after the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<StoredLease>,
+}
+
 /// One event of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientEvent {
@@ -167,6 +239,25 @@ pub enum HistoryEntry {
         /// Number of the acquire.
         attempt: u64,
     },
+    /// What the caller was told about its release.
+    ReleaseAnswered {
+        /// Number of the acquire.
+        attempt: u64,
+        /// How the release ended.
+        outcome: RecordedRelease,
+        /// By when the lease is over, if it may still be there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
+    },
+    /// A client received the response that a lease is not its own.
+    NotOwned {
+        /// The lock's name.
+        name: String,
+        /// Fence of the lease that it tried to renew.
+        fence: Fence,
+    },
+    /// The store executed a request. Only a simulated store can record that.
+    Executed(StoreExecution),
     /// An event of a client.
     Event(ClientEvent),
     /// A client's counters at its orderly end.

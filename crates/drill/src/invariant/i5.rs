@@ -5,9 +5,14 @@
 //! proven must be covered by a request that was sent before and confirmed. A renewal counts from its
 //! sending. A grant counts at the latest from its event, because a history does not show how long an
 //! acquire waited.
+//!
+//! Where the history shows the store, a proof must not reach beyond the lease that the store has. Nor
+//! may work go on with a lease that the client was told is not its own.
+
+use leasehold_core::Fence;
 
 use crate::invariant::{MAX_EVENT_DELAY_NANOS, format_ms};
-use crate::oracle::{Attempt, Finding, HistoryIndex};
+use crate::oracle::{Attempt, Finding, HistoryIndex, HoldClaim};
 
 pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -43,6 +48,12 @@ pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
                 .proven_until
                 .map(|proven| if terms.continues { proven } else { proven.max(claim.until) });
             let Some(proven) = proven else { continue };
+            if let Some(why) =
+                claim.fence.and_then(|fence| contradicted_by_store(case, attempt, claim, fence, proven))
+            {
+                broken(why);
+                continue;
+            }
             let known = confirmed
                 .partition_point(|(sent, _)| *sent <= claim.at.saturating_add(MAX_EVENT_DELAY_NANOS));
             let best = confirmed.get(..known).and_then(<[_]>::last).map(|(_, best)| *best);
@@ -59,6 +70,30 @@ pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
         }
     }
     found
+}
+
+fn contradicted_by_store(
+    case: &HistoryIndex<'_>,
+    attempt: &Attempt<'_>,
+    claim: &HoldClaim,
+    fence: Fence,
+    proven: u64,
+) -> Option<String> {
+    let told = case.not_owned_at.get(&(attempt.who, attempt.name, fence));
+    if let Some(told) = told.filter(|told| **told < claim.at) {
+        return Some(format!(
+            "worked {} after it was told that the lease is not its own",
+            format_ms(claim.at - told)
+        ));
+    }
+    match case.lease_end(attempt.name, fence, claim.at)? {
+        Some(expires) if proven <= expires => None,
+        Some(expires) => Some(format!(
+            "believed in a deadline {} later than the end of its lease",
+            format_ms(proven - expires)
+        )),
+        None => Some(format!("worked with the lease {fence}, which the store had ended")),
+    }
 }
 
 /// Confirmed requests in order: the earliest time of sending, and the best start of a lease so far.

@@ -1,11 +1,14 @@
 //! I9: the work's own result is never replaced by a lock error, except by *lost* in a `fence` class,
-//! which carries the result.
+//! which carries the result. Where the history shows the store: an abandoned hold is neither renewed
+//! nor released any more, because its caller was told that it has ended.
 
-use crate::oracle::{Finding, HistoryIndex};
+use crate::history::StoreVerb;
+use crate::oracle::{Attempt, Finding, HistoryIndex};
 
 pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for attempt in case.all_attempts() {
+        found.extend(request_after_abandonment(case, attempt));
         let Some(told) = attempt.reported else { continue };
         let mut broken = |why: String| {
             found.push(Finding {
@@ -30,4 +33,28 @@ pub(super) fn check(case: &HistoryIndex<'_>) -> Vec<Finding> {
         }
     }
     found
+}
+
+fn request_after_abandonment(case: &HistoryIndex<'_>, attempt: &Attempt<'_>) -> Option<Finding> {
+    // A shutdown abandons its holds and then releases their leases.
+    let mut events = attempt.events.iter();
+    let (abandoned, _) = events
+        .find(|(_, event)| event.event == "abandoned" && event.detail.as_deref() != Some("shutdown"))?;
+    let of_lease =
+        attempt.granted.iter().filter_map(|(fence, _)| case.lease_executions.get(&(attempt.name, *fence)));
+    let mut later = of_lease
+        .flatten()
+        .filter(|(_, executed)| executed.own && executed.client == attempt.who && executed.sent > *abandoned);
+    case.count_work(attempt.events.len() + attempt.granted.len());
+    let (at, executed) =
+        later.find(|(_, executed)| matches!(executed.request, StoreVerb::Renew | StoreVerb::Release))?;
+    Some(Finding {
+        invariant: "I9",
+        at: *at,
+        name: attempt.name.to_owned(),
+        why: format!(
+            "{} (acquire {}): {:?} of a hold that was abandoned",
+            attempt.who, attempt.number, executed.request
+        ),
+    })
 }

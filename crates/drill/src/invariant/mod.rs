@@ -4,15 +4,17 @@
 //! L2, L3, L5 and L6 are judged only if the history has a calm ([`judged_invariants`]). L1 shows there
 //! as an acquire that is not granted (L5). A lease that outlives its TTL shows as I6.
 //!
-//! Not here: I4 and I7 are about single messages, which a history does not contain; conformance and
-//! simulation check them. I11 and I12 are about situations that no drill creates yet.
+//! I4 and I7 are about single requests: only the histories of the simulator show what the store
+//! executed. I11 and I12 are not here: no drill creates their situations yet.
 
 mod i1;
 mod i10;
 mod i2;
 mod i3;
+mod i4;
 mod i5;
 mod i6;
+mod i7;
 mod i8;
 mod i9;
 mod l2;
@@ -37,8 +39,10 @@ pub const ALL_INVARIANTS: &[(&str, InvariantCheck)] = &[
     ("I1", i1::check),
     ("I2", i2::check),
     ("I3", i3::check),
+    ("I4", i4::check),
     ("I5", i5::check),
     ("I6", i6::check),
+    ("I7", i7::check),
     ("I8", i8::check),
     ("I9", i9::check),
     ("I10", i10::check),
@@ -55,6 +59,7 @@ pub fn judged_invariants(case: &HistoryIndex<'_>) -> Vec<&'static str> {
     let calm = case.calm.is_some();
     let shown = |number: &str| match number {
         "L2" | "L5" | "L6" => calm,
+        "I4" | "I7" => !case.executions.is_empty(),
         // The party that records a calm also looks for leftovers, and records only those it finds.
         "L3" => calm || !case.leftovers.is_empty(),
         _ => true,
@@ -70,8 +75,10 @@ pub fn promise_text(number: &str) -> &'static str {
         "I1" => "at most one holder of a name at any instant",
         "I2" => "fences of a name only grow, and none is issued twice",
         "I3" => "a stale write is never applied",
+        "I4" => "only the owner renews or releases, and nothing revives a lease",
         "I5" => "no work past the deadline",
         "I6" => "an acquire that failed leaves no lease behind",
+        "I7" => "an unknown outcome is reported neither as success nor as failure",
         "I8" => "work runs without a store only where the class says so, and is marked",
         "I9" => "the work's own result is never replaced",
         "I10" => "every transition is counted exactly once",

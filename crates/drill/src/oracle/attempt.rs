@@ -3,7 +3,7 @@
 
 use leasehold_core::Fence;
 
-use crate::history::{ClientEvent, RecordedOutcome, WriteOutcome};
+use crate::history::{ClientEvent, RecordedOutcome, RecordedRelease, WriteOutcome};
 
 /// The terms of a class. Durations are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub struct Attempt<'a> {
     pub writes: Vec<TargetWrite>,
     /// When it began to release the lease.
     pub releasing: Option<u64>,
+    /// When and how its release ended, and by when the lease is over.
+    pub release_answered: Option<(u64, RecordedRelease, Option<u64>)>,
     /// The work's own result.
     pub returned: Option<u64>,
     /// What the caller of the work received.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use leasehold_core::Fence;
 
 use super::attempt::{AppliedWrite, Attempt, ClassTerms, GrantedLease, HoldClaim, TargetWrite, WorkReport};
-use crate::history::{ClientEvent, HistoryEntry, HistoryRecord};
+use crate::history::{ClientEvent, HistoryEntry, HistoryRecord, StoreExecution};
 
 // Real processes are scheduled late, and write their records later still.
 const DEFAULT_SLACK_NANOS: u64 = 1_000_000_000;
@@ -29,6 +29,12 @@ pub struct HistoryIndex<'a> {
     pub applied: Vec<AppliedWrite<'a>>,
     /// Leases found in the store: time, lock name, holder, fence.
     pub leases: Vec<(u64, &'a str, &'a str, Option<Fence>)>,
+    /// Every request that the store executed, in order.
+    pub executions: Vec<(u64, &'a StoreExecution)>,
+    /// The owner's requests for a lease, and what began or ended it, by name and fence, in order.
+    pub lease_executions: HashMap<(&'a str, Fence), Vec<(u64, &'a StoreExecution)>>,
+    /// When a client was told that the lease with this name and fence is not its own.
+    pub not_owned_at: HashMap<(&'a str, &'a str, Fence), u64>,
     /// When the store lost data, in order.
     pub store_losses: Vec<u64>,
     /// When an operator first broke the lease with this name and fence.
@@ -158,6 +164,19 @@ impl<'a> HistoryIndex<'a> {
         self.store_losses.get(first).copied()
     }
 
+    /// When the lease with this fence ends, as the store had it at `at`; `Some(None)` if the store had
+    /// ended it. `None` if the history does not show it, or an operator or a loss may have ended it.
+    #[must_use]
+    pub fn lease_end(&self, name: &str, fence: Fence, at: u64) -> Option<Option<u64>> {
+        let of_lease = self.lease_executions.get(&(name, fence))?;
+        let before = of_lease.partition_point(|(executed, _)| *executed <= at);
+        let (seen, last) = of_lease.get(before.checked_sub(1)?)?;
+        let lost = self.store_loss_after(*seen).is_some_and(|lost| lost <= at);
+        let broken = self.broken_leases.get(&(name, fence)).is_some_and(|broken| *broken <= at);
+        let there = last.after.filter(|lease| lease.fence == fence);
+        (!lost && !broken).then(|| there.map(|lease| lease.expires))
+    }
+
     /// The first thing that is missing: an acquire that records refer to, or the terms of a class.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
@@ -201,6 +220,7 @@ impl<'a> HistoryIndex<'a> {
                     claims: Vec::new(),
                     writes: Vec::new(),
                     releasing: None,
+                    release_answered: None,
                     returned: None,
                     reported: None,
                     events: Vec::new(),
@@ -237,6 +257,27 @@ impl<'a> HistoryIndex<'a> {
             HistoryEntry::Releasing { attempt } => {
                 if let Some(mine) = self.find_attempt(who, *attempt) {
                     mine.releasing = Some(at);
+                }
+            }
+            HistoryEntry::ReleaseAnswered { attempt, outcome, until } => {
+                if let Some(mine) = self.find_attempt(who, *attempt) {
+                    mine.release_answered = Some((at, *outcome, *until));
+                }
+            }
+            HistoryEntry::NotOwned { name, fence } => {
+                self.not_owned_at.entry((who, name, *fence)).or_insert(at);
+            }
+            HistoryEntry::Executed(executed) => {
+                self.executions.push((at, executed));
+                let [before, after] =
+                    [executed.before, executed.after].map(|lease| lease.map(|lease| lease.fence));
+                // A foreign request that changes nothing says nothing about the lease, and there are many.
+                if !executed.own && before == after {
+                    return;
+                }
+                for fence in before.into_iter().chain(after.filter(|fence| before != Some(*fence))) {
+                    let of_lease = self.lease_executions.entry((&executed.name, fence)).or_default();
+                    of_lease.push((at, executed));
                 }
             }
             HistoryEntry::Event(event) => self.events.entry(who).or_default().push((at, event)),

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use leasehold_core::clock::Moment;
-use leasehold_core::rng::Random;
+use leasehold_core::rng::{Random, SeededRandom};
 
 use super::registry::InstalledToxic;
-use crate::random::SeededRandom;
 
 /// A toxic and its state on this connection.
 #[derive(Debug)]

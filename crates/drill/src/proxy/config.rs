@@ -3,10 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use leasehold_core::clock::{BootClock, SharedClock};
-use leasehold_core::rng::{OsRandom, SharedRandom};
+use leasehold_core::rng::{OsRandom, SeededRandom, SharedRandom};
 
 use super::error::Error;
-use crate::random::SeededRandom;
 
 /// The protocol of the proxied connections, as far as the proxy has to parse it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

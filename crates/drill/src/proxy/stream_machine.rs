@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::clock::Moment;
-use leasehold_core::rng::{Random, RandomExt};
+use leasehold_core::rng::{Random, RandomExt, SeededRandom};
 
 use super::active_toxic::{ActiveToxic, derive_seed};
 use super::registry::InstalledToxic;
 use super::resp::CommandFaults;
 use super::toxic::{CutOptions, RepeatOptions, StreamDirection, ToxicKind};
-use crate::random::SeededRandom;
 
 /// How a toxic closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,3 +8,4 @@ mod excuses;
 mod long_histories;
 mod reacquired;
 mod script;
+mod store;

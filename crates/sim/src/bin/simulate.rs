@@ -31,6 +31,9 @@ struct SimulateArgs {
     /// With the real daemon between the clients and their store, over a simulated network
     #[arg(long)]
     daemon: bool,
+    /// Short histories of the client with many faults, for many more seeds in the same time
+    #[arg(long, conflicts_with = "daemon")]
+    machines: bool,
     /// How many histories
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
@@ -83,7 +86,11 @@ fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         let known: Vec<_> = Mistake::ALL.iter().map(|mistake| mistake.name()).collect();
         bail!("there is no mistake {word:?}; there are {}", known.join(", "));
     };
-    let world = if args.daemon { Topology::Daemon } else { Topology::Clients };
+    let world = match (args.daemon, args.machines) {
+        (true, _) => Topology::Daemon,
+        (_, true) => Topology::Machines,
+        _ => Topology::Clients,
+    };
     let what = Campaign {
         first_seed: args.from,
         seed_count: args.seeds,
@@ -295,8 +302,12 @@ fn repeat_command(seed: u64, args: &SimulateArgs, more: &str) -> String {
         Some(word) => format!(" --mistake {word}"),
         None => String::new(),
     };
-    let daemon = if args.daemon { " --daemon" } else { "" };
-    format!("repeat: cargo xtask simulate{daemon} --from {seed} --seeds 1{mistake}{more}")
+    let mode = match (args.daemon, args.machines) {
+        (true, _) => " --daemon",
+        (_, true) => " --machines",
+        _ => "",
+    };
+    format!("repeat: cargo xtask simulate{mode} --from {seed} --seeds 1{mistake}{more}")
 }
 
 /// The version, and the commit if the working directory is a git repository.

@@ -8,6 +8,7 @@
 
 mod daemon;
 mod faults;
+mod machines;
 mod mistakes;
 mod promises;
 mod replay;

@@ -1,6 +1,9 @@
 //! Properties of single parts, over arbitrary inputs: the acquire machine, and the table against a naive model.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod acquire;
+mod random_class;
 mod table;
 
 use proptest::test_runner::{Config, RngSeed};

@@ -7,12 +7,12 @@ use std::time::Duration;
 use leasehold_core::acquire::{AcquireMachine, AcquireOutcome, AcquireStep, MAX_POLL_INTERVAL};
 use leasehold_core::clock::Moment;
 use leasehold_core::policy::{Class, Enforcement, OnError};
+use leasehold_core::rng::SeededRandom;
 use leasehold_core::store::{AcquireResponse, BusyLease, Grant, StoreError, StoreErrorKind};
 use leasehold_core::types::Fence;
 use proptest::prelude::*;
 
-use crate::plan::random_class;
-use crate::random::SimRandom;
+use super::random_class::random_class;
 
 /// The store's response to one request.
 #[derive(Debug, Clone, Copy)]
@@ -153,7 +153,7 @@ proptest! {
         retry in prop_oneof![Just(5), 1_u64..5_000],
         answers in proptest::collection::vec((scripted_response(), 0_u64..=1_000, any::<u64>()), 1..40),
     ) {
-        let mut class = random_class(&SimRandom::new(seed));
+        let mut class = random_class(&SeededRandom::new(seed));
         class.acquire.retry = Duration::from_millis(retry);
         let class = Arc::new(class);
         let (end, seen, acquiring, now) = drive(&class, can_queue, &answers)?;
@@ -177,7 +177,7 @@ proptest! {
 
     #[test]
     fn delays_begin_at_retry_grow_by_half_and_are_jittered(randoms in proptest::collection::vec(any::<u64>(), 30)) {
-        let mut class = random_class(&SimRandom::new(1));
+        let mut class = random_class(&SeededRandom::new(1));
         class.acquire.wait = Duration::from_secs(3_600);
         class.acquire.retry = Duration::from_millis(25);
         let class = Arc::new(class);
