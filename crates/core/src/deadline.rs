@@ -158,6 +158,14 @@ pub fn latest_expiry(touched: Moment, kept: Duration, drift: Duration) -> Moment
     touched + kept + drift
 }
 
+/// The drift over `kept`, if it is `drift` over `ttl`. Clocks diverge in proportion to the time: a lock
+/// delay makes the store keep a lease for longer than the TTL that the class's drift is meant for.
+#[must_use]
+pub fn drift_over(kept: Duration, ttl: Duration, drift: Duration) -> Duration {
+    let nanos = drift.as_nanos().saturating_mul(kept.as_nanos()).div_ceil(ttl.as_nanos().max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).max(drift)
+}
+
 /// Compares the store's remaining time with what this clock expects. Returns `Some((by, ahead))` if
 /// the drift does not explain the difference. `sent_at` and `now` enclose the moment at which the
 /// store read its clock.
@@ -308,5 +316,13 @@ mod tests {
     fn latest_expiry_is_ttl_plus_drift_after_the_last_touch() {
         let touched = Moment::ZERO + ms(500);
         assert_eq!(latest_expiry(touched, ms(10_000), ms(100)), touched + ms(10_100));
+    }
+
+    #[test]
+    fn drift_grows_with_the_lifetime_and_never_shrinks() {
+        assert_eq!(drift_over(ms(15_000), ms(10_000), ms(100)), ms(150));
+        assert_eq!(drift_over(ms(10_000), ms(10_000), ms(100)), ms(100));
+        assert_eq!(drift_over(ms(5_000), ms(10_000), ms(100)), ms(100));
+        assert_eq!(drift_over(ms(10_001), ms(10_000), Duration::from_nanos(1)), Duration::from_nanos(2));
     }
 }

@@ -19,7 +19,7 @@ use lease::{ConfirmedLease, InFlightCall, LeaseTerms};
 pub use state::{Effect, HoldState, Input, ReleaseOutcome, ReleaseResult};
 
 use crate::clock::Moment;
-use crate::deadline::{Deadline, latest_expiry};
+use crate::deadline::{Deadline, drift_over, latest_expiry};
 use crate::event::{EventKind, Loss};
 use crate::hold::HoldStatus;
 use crate::policy::{Class, Enforcement, OnFailure};
@@ -110,7 +110,9 @@ impl HoldMachine {
     #[must_use]
     pub fn undo(class: Arc<Class>, seed: u64, from: Moment) -> Self {
         let arrives = from + TOMBSTONE_TTL.max(class.acquire.timeout);
-        let until = latest_expiry(arrives, class.ttl.get() + class.release.lock_delay, class.drift);
+        let ttl = class.ttl.get();
+        let kept = ttl + class.release.lock_delay;
+        let until = latest_expiry(arrives, kept, drift_over(kept, ttl, class.drift));
         let mut life =
             Self::new(class, seed, HoldState::Debt { since: from, until, attempt: 0, undo: true }, from);
         life.due = from;

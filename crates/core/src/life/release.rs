@@ -1,9 +1,10 @@
 //! The release: bounded in the foreground, then a debt in the background until the lease has
 //! expired.
 
+use super::lease::LeaseTerms;
 use super::{Effect, FIRST_RETRY_DELAY, HoldMachine, HoldState, InFlightCall, ReleaseOutcome, ReleaseResult};
 use crate::clock::Moment;
-use crate::deadline::latest_expiry;
+use crate::deadline::{drift_over, latest_expiry};
 use crate::event::{DebtResolution, EventKind, LeaseOp, Loss};
 use crate::policy::ReleaseWhen;
 
@@ -155,7 +156,8 @@ impl HoldMachine {
     /// The moment at which the lease has expired for certain; no call of this hold is in flight
     /// then.
     fn latest_expiry_of_lease(&self) -> Moment {
-        latest_expiry(self.last_touched, self.widest_terms.store_ttl, self.widest_terms.drift)
+        let LeaseTerms { ttl, store_ttl, drift, .. } = self.widest_terms;
+        latest_expiry(self.last_touched, store_ttl, drift_over(store_ttl, ttl, drift))
     }
 
     /// Ends a debt or an undo.

@@ -74,8 +74,6 @@ fn outlives(case: &HistoryIndex<'_>, attempt: &Attempt<'_>, fence: Fence, until:
         let found = executed.before.filter(|before| before.fence == fence);
         found.is_none_or(|found| found.expires < set.expires).then_some(set.expires)
     });
-    // A class's drift is for its TTL. Over a lock delay of as much again, clocks diverge a little more.
-    let margin = case.widest_terms(attempt).map_or(0, |terms| terms.ttl / 200);
-    let late = set.max()?.checked_sub(until.saturating_add(margin)).filter(|late| *late > 0)?;
+    let late = set.max()?.checked_sub(until).filter(|late| *late > 0)?;
     Some(format!("its lease {fence} ends {} later than it says", format_ms(late)))
 }

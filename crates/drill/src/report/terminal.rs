@@ -123,7 +123,7 @@ mod tests {
         assert!(text.contains("judged against I1 I2 I3 I5 I6 I8 I9 I10 L4\n"), "{text}");
         let page = super::super::page(std::slice::from_ref(&verdict), &[]);
         assert!(page.contains(why), "{page}");
-        assert!(page.contains("does not show it: L2, L3, L5, L6."), "{page}");
+        assert!(page.contains("does not show it: I4, I7, L2, L3, L5, L6."), "{page}");
         let document = super::super::document(&[verdict], &[]);
         let history = &document["drills"][0]["history"];
         assert!(history["lacks"].as_str().unwrap().contains(why), "{history}");
