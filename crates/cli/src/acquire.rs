@@ -102,7 +102,8 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
         check_store(&class, &promised)?;
     }
     let token = Token::fresh(&holder, &class.name, &OsRandom);
-    let ask = AcquireRequest::new(&name, token.clone(), class.ttl).with_lock_delay(class.release.lock_delay);
+    let request =
+        AcquireRequest::new(&name, token.clone(), class.ttl).with_lock_delay(class.release.lock_delay);
     let mut token_file = TokenFile {
         store: session.url.expose(),
         name,
@@ -118,12 +119,12 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
         token_file.create(file)?;
     }
     let io = session.driver_io();
-    let undo_request = ReleaseRequest::undo(ask.names.clone(), ask.token.clone());
+    let undo_request = ReleaseRequest::undo(request.names.clone(), request.token.clone());
     let undo = || take_back(&io, &class, &undo_request);
     let outcome = session.block_on(async {
         let mut signals = Signals::listen()?;
         let wait = class.acquire.wait;
-        let mut driver = AcquireDriver::new(io.clone(), Arc::clone(&class), wait, ask, NoHooks);
+        let mut driver = AcquireDriver::new(io.clone(), Arc::clone(&class), wait, request, NoHooks);
         let outcome = tokio::select! {
             // Polled first: a grant that arrives together with a signal is kept instead of undone.
             biased;

@@ -217,8 +217,8 @@ fn end_grant(
             Err(problem) => bail!("the daemon refuses: {}", problem.detail),
         };
     }
-    let giving = ReleaseRequest::by_operator(name, fence);
-    session.call(session.store.release(&giving, session.timeout))
+    let request = ReleaseRequest::by_operator(name, fence);
+    session.call(session.store.release(&request, session.timeout))
 }
 
 /// Asks the holder to release, through the daemon. Returns whether a daemon passes the request on.

@@ -46,7 +46,7 @@ pub(crate) fn main(settings: &Settings, args: &ReleaseArgs) -> anyhow::Result<bo
     let session = StoreSession::open_url(token_file.granting_store(settings)?, settings)?;
     // Without a fence the acquire was interrupted, and its request may still arrive at the store. An
     // undo also covers that late request.
-    let giving = match token_file.fence {
+    let request = match token_file.fence {
         Some(_) => ReleaseRequest::by_owner(token_file.name.clone(), token_file.token.clone()),
         None => ReleaseRequest::undo(token_file.name.clone(), token_file.token.clone()),
     };
@@ -54,7 +54,7 @@ pub(crate) fn main(settings: &Settings, args: &ReleaseArgs) -> anyhow::Result<bo
         .block_on(async {
             let end = BootClock.now() + session.timeout;
             let class = token_file.release_class(session.timeout)?;
-            let released = ReleaseDriver::new(giving, class).with_end(end).run(&session.driver_io()).await;
+            let released = ReleaseDriver::new(request, class).with_end(end).run(&session.driver_io()).await;
             anyhow::Ok(released?)
         })
         .map_err(|error| {

@@ -70,9 +70,9 @@ impl TestClient {
     }
 
     /// Sends this acquire request.
-    pub async fn send_acquire(&self, ask: &AcquireRequest) -> anyhow::Result<AcquireResponse> {
+    pub async fn send_acquire(&self, request: &AcquireRequest) -> anyhow::Result<AcquireResponse> {
         self.store
-            .acquire(ask, CALL_TIMEOUT)
+            .acquire(request, CALL_TIMEOUT)
             .await
             .with_context(|| format!("acquire of {:?} by {:?}", self.name, self.token))
     }
@@ -88,12 +88,12 @@ impl TestClient {
     }
 
     /// Sends this acquire request; fails unless granted.
-    pub async fn expect_granted_with(&self, ask: &AcquireRequest) -> anyhow::Result<TestGrant> {
-        match self.send_acquire(ask).await? {
+    pub async fn expect_granted_with(&self, request: &AcquireRequest) -> anyhow::Result<TestGrant> {
+        match self.send_acquire(request).await? {
             AcquireResponse::Granted(grant) => Ok(TestGrant {
                 fence: grant.fence,
                 // The store may grant another TTL than requested, and then reports it.
-                lifetime: grant.ttl.unwrap_or_else(|| ask.store_ttl()),
+                lifetime: grant.ttl.unwrap_or_else(|| request.store_ttl()),
             }),
             other => bail!("{:?} asked for {:?}, which is free, and got {other:?}", self.token, self.name),
         }
@@ -190,8 +190,8 @@ impl TestClient {
     }
 
     /// Sends this release request.
-    pub async fn send_release(&self, giving: &ReleaseRequest) -> anyhow::Result<ReleaseResponse> {
-        self.store.release(giving, CALL_TIMEOUT).await.with_context(|| format!("release of {:?}", self.name))
+    pub async fn send_release(&self, request: &ReleaseRequest) -> anyhow::Result<ReleaseResponse> {
+        self.store.release(request, CALL_TIMEOUT).await.with_context(|| format!("release of {:?}", self.name))
     }
 
     /// The exclusive lease of the name.

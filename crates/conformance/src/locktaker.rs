@@ -108,8 +108,8 @@ impl LockTaker {
             }
             ["release", id] => {
                 let ask = &self.entry(id)?.ask;
-                let giving = ReleaseRequest::by_owner(ask.names.clone(), ask.token.clone());
-                Ok(match self.store.release(&giving, CALL_TIMEOUT).await? {
+                let request = ReleaseRequest::by_owner(ask.names.clone(), ask.token.clone());
+                Ok(match self.store.release(&request, CALL_TIMEOUT).await? {
                     ReleaseResponse::Released => "released".to_owned(),
                     ReleaseResponse::NotOwned => "not-owned".to_owned(),
                 })

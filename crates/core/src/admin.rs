@@ -63,12 +63,12 @@ impl Locks {
         if by.trim().is_empty() {
             return Err(InvalidInput::new("reason", by, "must say who breaks the lease, and why").into());
         }
-        let giving = ReleaseRequest::by_operator(name, seen);
+        let request = ReleaseRequest::by_operator(name, seen);
         let context = &self.inner.context;
         let given = bounded_call(
             &*context.clock,
             BREAK_LEASE_TIMEOUT,
-            context.store.release(&giving, BREAK_LEASE_TIMEOUT),
+            context.store.release(&request, BREAK_LEASE_TIMEOUT),
         )
         .await?;
         if given == ReleaseResponse::Released {

@@ -231,13 +231,13 @@ impl Keeper {
                         })
                     })
                     .clone();
-                let ask = AcquireRequest::new(entry.name.clone(), token, class.ttl)
+                let request = AcquireRequest::new(entry.name.clone(), token, class.ttl)
                     .with_lock_delay(class.release.lock_delay)
                     .with_floor(self.context.floors.get(&entry.name));
                 store_call::heal(
                     &self.context,
                     id,
-                    ask,
+                    request,
                     class.acquire.timeout,
                     self.completion_sender.clone(),
                 );

@@ -141,11 +141,11 @@ async fn renew_once(
     renewal: &[RenewRequest],
     within: Duration,
 ) -> Result<RenewResponse, StoreError> {
-    let asking = async {
+    let acquire = async {
         let unanswered =
             || StoreError::unknown(StoreErrorKind::Corrupt, "the store did not answer this renewal");
         let answer = tools.store.renew(renewal, within).await.pop();
         answer.unwrap_or_else(|| Err(unanswered()))
     };
-    bounded_call(&*tools.clock, within, asking).await
+    bounded_call(&*tools.clock, within, acquire).await
 }

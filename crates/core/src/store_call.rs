@@ -78,15 +78,16 @@ pub(crate) fn renew(
 pub(crate) fn heal(
     context: &Context,
     id: u64,
-    ask: AcquireRequest,
+    request: AcquireRequest,
     within: Duration,
     answer: UnboundedSender<CallCompletion>,
 ) {
     let context = context.clone();
     let sent_at = context.clock.now();
     tokio::spawn(async move {
-        let result =
-            call_outcome(bounded_call(&*context.clock, within, context.store.acquire(&ask, within)).await);
+        let result = call_outcome(
+            bounded_call(&*context.clock, within, context.store.acquire(&request, within)).await,
+        );
         let _ = answer.send(CallCompletion::Heal(HealCompletion { id, sent_at, result }));
     });
 }
@@ -94,14 +95,15 @@ pub(crate) fn heal(
 pub(crate) fn release(
     context: &Context,
     id: u64,
-    giving: ReleaseRequest,
+    request: ReleaseRequest,
     within: Duration,
     answer: UnboundedSender<CallCompletion>,
 ) {
     let context = context.clone();
     tokio::spawn(async move {
-        let result =
-            call_outcome(bounded_call(&*context.clock, within, context.store.release(&giving, within)).await);
+        let result = call_outcome(
+            bounded_call(&*context.clock, within, context.store.release(&request, within)).await,
+        );
         let _ = answer.send(CallCompletion::Release { id, result });
     });
 }

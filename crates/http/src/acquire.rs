@@ -11,22 +11,22 @@ use crate::wire::{Acquire, ErrorCode, Granted, Secret, millis};
 
 pub(crate) async fn acquire(
     connections: &Connections,
-    ask: &AcquireRequest,
+    request: &AcquireRequest,
     within: Duration,
 ) -> Result<AcquireResponse, StoreError> {
-    CAPABILITIES.check_acquire(ask)?;
+    CAPABILITIES.check_acquire(request)?;
     let document = Acquire {
-        token: Some(Secret::new(ask.token.expose())),
-        ttl_ms: Some(ask.ttl.as_millis()),
-        lock_delay_ms: Some(millis(ask.lock_delay)),
-        floor: ask.floor,
+        token: Some(Secret::new(request.token.expose())),
+        ttl_ms: Some(request.ttl.as_millis()),
+        lock_delay_ms: Some(millis(request.lock_delay)),
+        floor: request.floor,
         // `max(1)`: the daemon refuses zero, to which shorter times round down.
-        queue_ms: ask.queue.map(|keep| millis(keep).max(1)),
+        queue_ms: request.queue.map(|keep| millis(keep).max(1)),
         // The daemon's own default may be longer than the caller is going to wait.
         within_ms: Some(millis(within).max(1)),
         ..Acquire::default()
     };
-    let answer = connections.post(&lock_path(ask.names.first(), "/acquire"), &document).await?;
+    let answer = connections.post(&lock_path(request.names.first(), "/acquire"), &document).await?;
     if answer.status == 200 {
         let granted: Granted = answer.parse_document("acquire")?;
         let kept = granted.kept_ms.map(Duration::from_millis);

@@ -11,17 +11,17 @@ use crate::wire::{Break, ErrorCode, Release, Secret, millis};
 
 pub(crate) async fn release(
     connections: &Connections,
-    giving: &ReleaseRequest,
+    request: &ReleaseRequest,
     within: Duration,
 ) -> Result<ReleaseResponse, StoreError> {
-    CAPABILITIES.check_names(&giving.names)?;
-    let name = giving.names.first();
-    let answer = match &giving.authority {
+    CAPABILITIES.check_names(&request.names)?;
+    let name = request.names.first();
+    let answer = match &request.authority {
         ReleaseAuthority::Owner(token) => {
             let document = Release {
                 token: Secret::new(token.expose()),
                 // An explicit zero: without the field the daemon would apply its default tombstone.
-                tombstone_ms: Some(giving.tombstone.map_or(0, millis)),
+                tombstone_ms: Some(request.tombstone.map_or(0, millis)),
                 within_ms: Some(millis(within).max(1)),
                 place_only: false,
             };
@@ -57,7 +57,7 @@ pub(crate) async fn release(
         }
     };
     if answer.status == 200 {
-        return Ok(match giving.authority {
+        return Ok(match request.authority {
             // Leaving the queue releases nothing, and the store trait calls that *not owned*.
             ReleaseAuthority::Waiter(_) => ReleaseResponse::NotOwned,
             _ => ReleaseResponse::Released,

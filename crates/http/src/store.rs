@@ -87,8 +87,12 @@ impl Store for HttpStore {
         self.connections.options.describe()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        acquire::acquire(&self.connections, ask, within).await
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        acquire::acquire(&self.connections, request, within).await
     }
 
     async fn renew(
@@ -101,10 +105,10 @@ impl Store for HttpStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        release::release(&self.connections, giving, within).await
+        release::release(&self.connections, request, within).await
     }
 
     async fn inspect(&self, name: &Name, _within: Duration) -> Result<LeaseList, StoreError> {

@@ -55,13 +55,13 @@ impl Replica {
         };
         let engine = Engine::new(replica.plane.writer().clone());
         let scheduler = replica.scheduler.clone();
-        replica.spawn_reader(Queue::Jobs, move |mail| {
+        replica.spawn_reader(Queue::Jobs, move |message| {
             let scheduler = scheduler.clone();
-            async move { scheduler.handle_delivery(&mail).await }
+            async move { scheduler.handle_delivery(&message).await }
         });
-        replica.spawn_reader(Queue::Runs, move |mail| {
+        replica.spawn_reader(Queue::Runs, move |message| {
             let engine = engine.clone();
-            async move { engine.handle_delivery(&mail).await }
+            async move { engine.handle_delivery(&message).await }
         });
         for which in LoopKind::ALL {
             let ticker = LoopRunner::new(which, replica.scheduler.clone());
@@ -125,8 +125,8 @@ impl Replica {
                 let Ok(first) = free else { return };
                 let wanted = 1 + slots.available_permits();
                 // Subscribed before receiving, so that a message sent in between still wakes this reader.
-                let mut bell = pin!(writer.message_sent.notified());
-                bell.as_mut().enable();
+                let mut notifier = pin!(writer.message_sent.notified());
+                notifier.as_mut().enable();
                 let asked = writer
                     .call(writer.store.receive(queue, wanted, writer.settings.visibility_timeout))
                     .await;
@@ -136,12 +136,12 @@ impl Replica {
                 });
                 let none = taken.is_empty();
                 let mut first = Some(first);
-                for mail in taken {
+                for message in taken {
                     let slot = match first.take() {
                         Some(slot) => Some(slot),
                         None => Arc::clone(&slots).acquire_owned().await.ok(),
                     };
-                    let turn = deliver(mail);
+                    let turn = deliver(message);
                     turns.spawn(async move {
                         turn.await;
                         drop(slot);
@@ -152,7 +152,7 @@ impl Replica {
                 if none {
                     tokio::select! {
                         () = stop.cancelled() => return,
-                        () = bell => {}
+                        () = notifier => {}
                         () = clock.sleep(writer.random.jitter(writer.settings.message_poll)) => {}
                     }
                 }

@@ -104,8 +104,12 @@ impl Store for RedisStore {
         self.context.connector.options.describe()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        acquire::acquire(&self.context, ask, within).await
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        acquire::acquire(&self.context, request, within).await
     }
 
     async fn renew(
@@ -118,10 +122,10 @@ impl Store for RedisStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        release::release(&self.context, giving, within).await
+        release::release(&self.context, request, within).await
     }
 
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {

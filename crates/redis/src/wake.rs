@@ -146,7 +146,7 @@ async fn run_subscription(
         let (ring, gone) = (Arc::clone(&wakers), Arc::clone(&lost));
         let hear = move |info: PushInfo| {
             match (info.kind, info.data.get(1).and_then(as_text)) {
-                (PushKind::Message, Some(bell)) => _ = ring.wake(bell),
+                (PushKind::Message, Some(notifier)) => _ = ring.wake(notifier),
                 (PushKind::Disconnection, _) => gone.notify_one(),
                 _ => {}
             }

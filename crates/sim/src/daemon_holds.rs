@@ -69,7 +69,7 @@ impl ClientProtocol for DaemonHolds {
         by: Moment,
     ) -> AcquireReply {
         let me = &client.worker;
-        let ask = json!({
+        let request = json!({
             "name": name.as_str(),
             "id": id,
             "class": me.class,
@@ -78,7 +78,7 @@ impl ClientProtocol for DaemonHolds {
         });
         let sent = me.clock.now();
         let asked: Option<DaemonResult<DaemonHoldView>> =
-            run_until(&me.clock, by, client.daemon.post(&["holds"], &ask)).await;
+            run_until(&me.clock, by, client.daemon.post(&["holds"], &request)).await;
         let view = match parse_reply(asked) {
             Ok(view) => view,
             Err(no) => return no,

@@ -137,13 +137,13 @@ impl Engine {
             // Some stores refuse a write that comes before one that frees memory. A tombstone is such a
             // write, unless the release has ended a lease before.
             StoreRequest::Renew(_) => false,
-            StoreRequest::Release(giving) => {
+            StoreRequest::Release(request) => {
                 let now = self.clock_at(at);
-                let lease = self.table.inspect(giving.names.first(), now);
+                let lease = self.table.inspect(request.names.first(), now);
                 // With waiters, the release removes a queue entry first, which frees memory.
                 let waited = lease.and_then(|lease| lease.waiters).is_some_and(|waiters| waiters > 0);
-                let buries = giving.tombstone.is_some() && !waited;
-                self.profile.refuses_tombstones_when_full && buries && !self.ends_lease(giving, now)
+                let buries = request.tombstone.is_some() && !waited;
+                self.profile.refuses_tombstones_when_full && buries && !self.ends_lease(request, now)
             }
         }
     }
@@ -157,7 +157,7 @@ impl Engine {
         alive: impl Fn(&Token) -> bool,
     ) -> (StoreReply, Option<Token>) {
         match verb {
-            StoreRequest::Acquire(ask) => (self.acquire(ask, from, at), None),
+            StoreRequest::Acquire(request) => (self.acquire(request, from, at), None),
             StoreRequest::Renew(batch) => {
                 let renewed = batch.iter().map(|renewal| self.renew(renewal, at)).collect();
                 (StoreReply::Renew(renewed), None)
@@ -166,46 +166,47 @@ impl Engine {
         }
     }
 
-    fn acquire(&mut self, ask: &AcquireRequest, from: (usize, u32), at: Nanos) -> StoreReply {
+    fn acquire(&mut self, request: &AcquireRequest, from: (usize, u32), at: Nanos) -> StoreReply {
         let now = self.clock_at(at);
-        let mut ask = ask.clone();
+        let mut request = request.clone();
         if self.mistake == Mistake::ShortLease {
-            ask.lock_delay = Duration::ZERO;
-            ask.ttl = Ttl::new(ask.ttl.get() / 2).unwrap_or(ask.ttl);
+            request.lock_delay = Duration::ZERO;
+            request.ttl = Ttl::new(request.ttl.get() / 2).unwrap_or(request.ttl);
         }
-        let wire = (from.0, from.1, ask.names.first().clone());
+        let wire = (from.0, from.1, request.names.first().clone());
         let micros = match (self.mistake, self.profile.fence_source) {
             (Mistake::CounterWithoutFloor, _) => {
-                ask.floor = None;
+                request.floor = None;
                 0
             }
             // A durable counter never goes back, whatever the clock says.
             (_, FenceSource::DurableCounter) => self.clock_micros(at).max(self.highest_fence + 1),
             // A known connection and counter: the store does not read the clock again.
             (_, FenceSource::ServerClock)
-                if self.clock_read_on.contains(&wire) && self.counted_names.contains(ask.names.first()) =>
+                if self.clock_read_on.contains(&wire)
+                    && self.counted_names.contains(request.names.first()) =>
             {
                 0
             }
             (_, FenceSource::ServerClock) => self.clock_micros(at),
         };
-        self.queue_entries.add(&ask, from);
-        if self.mistake == Mistake::LastComeFirstServed && ask.queue.is_some() {
-            self.last_waiter.insert(ask.names.first().clone(), ask.token.clone());
+        self.queue_entries.add(&request, from);
+        if self.mistake == Mistake::LastComeFirstServed && request.queue.is_some() {
+            self.last_waiter.insert(request.names.first().clone(), request.token.clone());
         }
-        let answer = match self.table.acquire(&ask, now, micros) {
+        let answer = match self.table.acquire(&request, now, micros) {
             Ok(answer) => answer,
             Err(failure) => return StoreReply::from_error(&failure),
         };
         let AcquireResponse::Granted(mut grant) = answer else {
             return StoreReply::Acquire(answer);
         };
-        self.queue_entries.leave(&ask.token);
+        self.queue_entries.leave(&request.token);
         self.clock_read_on.insert(wire);
-        self.counted_names.insert(ask.names.first().clone());
+        self.counted_names.insert(request.names.first().clone());
         self.highest_fence = self.highest_fence.max(grant.fence.get());
         if self.mistake == Mistake::FenceRepeated {
-            let owner = (ask.token.holder().to_owned(), ask.names.first().clone());
+            let owner = (request.token.holder().to_owned(), request.names.first().clone());
             grant.fence = *self.first_fences.entry(owner).or_insert(grant.fence);
         }
         StoreReply::Acquire(AcquireResponse::Granted(grant))
@@ -219,8 +220,8 @@ impl Engine {
                 None => RenewResponse::NotOwned,
             },
             Mistake::RenewRevives if self.table.inspect(renewal.names.first(), now).is_none() => {
-                let ask = AcquireRequest::new(renewal.names.clone(), renewal.token.clone(), renewal.ttl);
-                match self.table.acquire(&ask, now, self.clock_micros(at)) {
+                let request = AcquireRequest::new(renewal.names.clone(), renewal.token.clone(), renewal.ttl);
+                match self.table.acquire(&request, now, self.clock_micros(at)) {
                     Ok(AcquireResponse::Granted(_)) => RenewResponse::extended(None),
                     _ => RenewResponse::NotOwned,
                 }
@@ -237,26 +238,26 @@ impl Engine {
 
     fn release(
         &mut self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         at: Nanos,
         alive: impl Fn(&Token) -> bool,
     ) -> (StoreReply, Option<Token>) {
         let now = self.clock_at(at);
-        let (mut giving, mistake) = (giving.clone(), self.mistake);
-        self.queue_entries.release(&giving);
+        let (mut request, mistake) = (request.clone(), self.mistake);
+        self.queue_entries.release(&request);
         match mistake {
             Mistake::ReleaseWithoutComparing => {
                 if let Some(fence) =
-                    self.table.inspect(giving.names.first(), now).and_then(|lease| lease.fence)
+                    self.table.inspect(request.names.first(), now).and_then(|lease| lease.fence)
                 {
-                    giving.authority = ReleaseAuthority::Operator(fence);
+                    request.authority = ReleaseAuthority::Operator(fence);
                 }
             }
-            Mistake::NoTombstone => giving.tombstone = None,
-            Mistake::UndoRenews if giving.tombstone.is_some() && self.renew_instead(&giving, now) => {
+            Mistake::NoTombstone => request.tombstone = None,
+            Mistake::UndoRenews if request.tombstone.is_some() && self.renew_instead(&request, now) => {
                 return (StoreReply::Release(ReleaseResponse::Released), None);
             }
-            Mistake::PlaceStays if giving.tombstone.is_some() && !self.ends_lease(&giving, now) => {
+            Mistake::PlaceStays if request.tombstone.is_some() && !self.ends_lease(&request, now) => {
                 return (StoreReply::Release(ReleaseResponse::NotOwned), None);
             }
             _ => {}
@@ -268,17 +269,17 @@ impl Engine {
         };
         // Redis publishes and counts the receivers. SQLite looks for the waiter's wake-up socket.
         let dead_too = self.mistake == Mistake::DeadWaiterKeepsLease;
-        let served = self.last_waiter.get(giving.names.first()).cloned();
+        let served = self.last_waiter.get(request.names.first()).cloned();
         let reached =
             |token: &Token| (dead_too || alive(token)) && served.as_ref().is_none_or(|last| last == token);
-        let (given, woken) = self.table.release(&giving, now, micros, reached);
+        let (given, woken) = self.table.release(&request, now, micros, reached);
         if let Some(token) = &woken {
-            let fence = self.table.inspect(giving.names.first(), now).and_then(|lease| lease.fence);
+            let fence = self.table.inspect(request.names.first(), now).and_then(|lease| lease.fence);
             self.highest_fence = self.highest_fence.max(fence.map_or(0, Fence::get));
-            self.counted_names.insert(giving.names.first().clone());
+            self.counted_names.insert(request.names.first().clone());
             if dead_too {
                 // Confirm in the dead waiter's name, so that the lease is not passed on.
-                let confirm = AcquireRequest::new(giving.names.clone(), token.clone(), Ttl::MAX);
+                let confirm = AcquireRequest::new(request.names.clone(), token.clone(), Ttl::MAX);
                 let _ = self.table.acquire(&confirm, now, micros);
             }
         }
@@ -287,23 +288,23 @@ impl Engine {
     }
 
     /// Whether the release ends a live lease, rather than only leaving a tombstone.
-    fn ends_lease(&self, giving: &ReleaseRequest, now: Moment) -> bool {
-        let (given, _) = self.table.clone().release(giving, now, 0, |_| false);
+    fn ends_lease(&self, request: &ReleaseRequest, now: Moment) -> bool {
+        let (given, _) = self.table.clone().release(request, now, 0, |_| false);
         given == ReleaseResponse::Released
     }
 
     /// Extends the lease that an undo should end; for [`Mistake::UndoRenews`].
-    fn renew_instead(&mut self, giving: &ReleaseRequest, now: Moment) -> bool {
-        let lease = self.table.inspect(giving.names.first(), now);
+    fn renew_instead(&mut self, request: &ReleaseRequest, now: Moment) -> bool {
+        let lease = self.table.inspect(request.names.first(), now);
         let (ReleaseAuthority::Owner(token), Some(fence)) =
-            (&giving.authority, lease.and_then(|lease| lease.fence))
+            (&request.authority, lease.and_then(|lease| lease.fence))
         else {
             return false;
         };
         let Ok(ttl) = Ttl::new(Duration::from_secs(10)) else {
             return false;
         };
-        let renewal = RenewRequest::new(giving.names.clone(), token.clone(), fence, ttl);
+        let renewal = RenewRequest::new(request.names.clone(), token.clone(), fence, ttl);
         matches!(self.table.renew(&renewal, now), RenewResponse::Extended { .. })
     }
 
@@ -376,8 +377,8 @@ mod tests {
             let kind = profile.name;
             let mut engine = Engine::new(profile, ClockDrift { offset: 0, rate_ppm: 0 }, Mistake::Nothing);
             let (owner, other) = (token(1), token(2));
-            let ask = AcquireRequest::new(name.clone(), owner.clone(), Ttl::MAX);
-            engine.apply(&StoreRequest::Acquire(ask), (0, 1), 0, |_| true);
+            let request = AcquireRequest::new(name.clone(), owner.clone(), Ttl::MAX);
+            engine.apply(&StoreRequest::Acquire(request), (0, 1), 0, |_| true);
             engine.health = StoreHealth::Full;
             assert!(engine.rejection(&undo(&owner), 0).is_none(), "{kind}");
             let refused = engine.rejection(&undo(&other), 0).is_some();

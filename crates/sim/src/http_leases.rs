@@ -49,7 +49,7 @@ impl ClientProtocol for PlainHttp {
         by: Moment,
     ) -> AcquireReply {
         let (me, class) = (&client.worker, &client.class);
-        let mut ask = json!({
+        let mut request = json!({
             "id": id,
             "class": me.class,
             "holder": me.who.as_ref(),
@@ -57,14 +57,14 @@ impl ClientProtocol for PlainHttp {
             "lock_delay_ms": millis(class.release.lock_delay),
         });
         if !class.acquire.wait.is_zero()
-            && let Some(ask) = ask.as_object_mut()
+            && let Some(request) = request.as_object_mut()
         {
-            ask.insert("wait_ms".to_owned(), millis(class.acquire.wait).into());
+            request.insert("wait_ms".to_owned(), millis(class.acquire.wait).into());
         }
         let sent = me.clock.now();
         let path = ["locks", name.as_str(), "acquire"];
         let asked: Option<DaemonResult<Granted>> =
-            run_until(&me.clock, by, client.daemon.post(&path, &ask)).await;
+            run_until(&me.clock, by, client.daemon.post(&path, &request)).await;
         let granted = match parse_reply(asked) {
             Ok(granted) => granted,
             Err(no) => return no,
@@ -102,8 +102,9 @@ impl ClientProtocol for PlainHttp {
         let clock = &client.worker.clock;
         let by = clock.now() + Duration::from_secs(1);
         let path = ["locks", held.name.as_str(), "release"];
-        let ask = json!({ "token": held.key });
-        let given: Option<DaemonResult<Value>> = run_until(clock, by, client.daemon.post(&path, &ask)).await;
+        let request = json!({ "token": held.key });
+        let given: Option<DaemonResult<Value>> =
+            run_until(clock, by, client.daemon.post(&path, &request)).await;
         match given {
             Some(Ok(Ok(_))) => Some(true),
             Some(Ok(Err(problem))) if problem.code == "not_owned" => Some(false),
@@ -121,14 +122,14 @@ async fn send_renewal(
     let (me, class) = (&client.worker, &client.class);
     let (sent, began) = (me.clock.now(), me.now());
     let path = ["locks", held.name.as_str(), "renew"];
-    let ask = json!({
+    let request = json!({
         "token": held.key,
         "fence": held.fence,
         "ttl_ms": class.ttl.as_millis(),
         "lock_delay_ms": millis(class.release.lock_delay),
     });
     let renewed: Option<DaemonResult<Value>> =
-        run_until(&me.clock, by, client.daemon.post(&path, &ask)).await;
+        run_until(&me.clock, by, client.daemon.post(&path, &request)).await;
     match renewed {
         Some(Ok(Ok(_))) => {
             held.deadline = held.deadline.max(sent + PlainHttp::usable_time(client));

@@ -133,8 +133,8 @@ pub(super) struct OrphanTracker {
 
 impl OrphanTracker {
     /// An acquire request is sent.
-    pub(super) fn request_sent(&mut self, slot: usize, life: u32, ask: &AcquireRequest) {
-        let token = &ask.token;
+    pub(super) fn request_sent(&mut self, slot: usize, life: u32, request: &AcquireRequest) {
+        let token = &request.token;
         let class = token.class().to_owned();
         let asker = (slot, life, class.clone());
         let under_way = self.running_acquires.contains(&asker);
@@ -148,7 +148,7 @@ impl OrphanTracker {
             end: if under_way { AcquireEnd::Running } else { AcquireEnd::Held },
             undone: false,
         });
-        asked.kept = asked.kept.max(ask.store_ttl());
+        asked.kept = asked.kept.max(request.store_ttl());
     }
 
     fn end_requests(&mut self, of: impl Fn(&TokenRequests) -> bool, end: AcquireEnd) {

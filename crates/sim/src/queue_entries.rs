@@ -25,10 +25,11 @@ pub(super) struct QueueEntries(HashMap<Token, QueueEntry>);
 
 impl QueueEntries {
     /// Records a request that queues if the name is busy.
-    pub(super) fn add(&mut self, ask: &AcquireRequest, from: (usize, u32)) {
-        if ask.queue.is_some() && !self.0.contains_key(&ask.token) {
-            let place = QueueEntry { name: ask.names.first().clone(), from, left: false, rejoined: false };
-            self.0.insert(ask.token.clone(), place);
+    pub(super) fn add(&mut self, request: &AcquireRequest, from: (usize, u32)) {
+        if request.queue.is_some() && !self.0.contains_key(&request.token) {
+            let place =
+                QueueEntry { name: request.names.first().clone(), from, left: false, rejoined: false };
+            self.0.insert(request.token.clone(), place);
         }
     }
 
@@ -38,8 +39,8 @@ impl QueueEntries {
     }
 
     /// Records a release, which also removes the token's queue entry.
-    pub(super) fn release(&mut self, giving: &ReleaseRequest) {
-        if let ReleaseAuthority::Owner(token) | ReleaseAuthority::Waiter(token) = &giving.authority {
+    pub(super) fn release(&mut self, request: &ReleaseRequest) {
+        if let ReleaseAuthority::Owner(token) | ReleaseAuthority::Waiter(token) = &request.authority {
             self.leave(token);
         }
     }
@@ -77,8 +78,8 @@ impl QueueEntries {
         // client's fault. Both expire, so they are taken out before counting.
         for (token, place) in &self.0 {
             if place.rejoined || !lives(place.from) {
-                let giving = ReleaseRequest::leave_queue(place.name.clone(), token.clone());
-                table.release(&giving, now, 0, |_| false);
+                let request = ReleaseRequest::leave_queue(place.name.clone(), token.clone());
+                table.release(&request, now, 0, |_| false);
             }
         }
         let Ok(me) = Holder::new("director") else { return 0 };
@@ -134,9 +135,9 @@ mod tests {
 
         /// Leaves without a tombstone, like a hold that knows of no request under way.
         fn leave_queue(&mut self) {
-            let giving = ReleaseRequest::by_owner(self.ask.names.clone(), self.ask.token.clone());
-            self.places.release(&giving);
-            self.table.release(&giving, NOW, 0, |_| true);
+            let request = ReleaseRequest::by_owner(self.ask.names.clone(), self.ask.token.clone());
+            self.places.release(&request);
+            self.table.release(&request, NOW, 0, |_| true);
         }
 
         fn count_stale(&self) -> u64 {

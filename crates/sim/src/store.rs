@@ -100,8 +100,12 @@ impl Store for SimStore {
         "sim:".to_owned()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        match self.call(StoreRequest::Acquire(ask.clone()), within).await? {
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        match self.call(StoreRequest::Acquire(request.clone()), within).await? {
             StoreReply::Acquire(answer) => Ok(answer),
             _ => Err(unexpected_reply()),
         }
@@ -133,10 +137,10 @@ impl Store for SimStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        match self.call(StoreRequest::Release(giving.clone()), within).await? {
+        match self.call(StoreRequest::Release(request.clone()), within).await? {
             StoreReply::Release(given) => Ok(given),
             _ => Err(unexpected_reply()),
         }

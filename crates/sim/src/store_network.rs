@@ -55,10 +55,10 @@ impl WorldState {
         to: oneshot::Sender<StoreReply>,
     ) {
         // A daemon's request cannot be assigned to one acquire of a client here.
-        if let StoreRequest::Acquire(ask) = &verb
+        if let StoreRequest::Acquire(request) = &verb
             && self.plan.daemon.is_none()
         {
-            self.orphans.request_sent(slot, life, ask);
+            self.orphans.request_sent(slot, life, request);
         }
         let number = self.store_network.sent;
         self.store_network.sent += 1;
@@ -163,15 +163,17 @@ impl WorldState {
                         .any(|(slot, host)| host.alive && host.process_name(slot) == token.holder()),
                 };
                 let (reply, woken) = self.engine.apply(&verb, (slot, life), now, alive);
-                if let (StoreRequest::Acquire(ask), true) = (&verb, again) {
-                    self.store_network.repeated.insert(ask.token.random().to_owned());
+                if let (StoreRequest::Acquire(request), true) = (&verb, again) {
+                    self.store_network.repeated.insert(request.token.random().to_owned());
                 }
                 match (&verb, &reply) {
-                    (StoreRequest::Acquire(ask), StoreReply::Acquire(AcquireResponse::Granted(_))) => {
-                        self.record_owner(ask.names.first(), &ask.token, ((slot, life), again));
+                    (StoreRequest::Acquire(request), StoreReply::Acquire(AcquireResponse::Granted(_))) => {
+                        self.record_owner(request.names.first(), &request.token, ((slot, life), again));
                     }
-                    (StoreRequest::Acquire(ask), StoreReply::Acquire(AcquireResponse::Busy(_))) if again => {
-                        self.engine.queue_entries.mark_rejoined(&ask.token);
+                    (StoreRequest::Acquire(request), StoreReply::Acquire(AcquireResponse::Busy(_)))
+                        if again =>
+                    {
+                        self.engine.queue_entries.mark_rejoined(&request.token);
                     }
                     (StoreRequest::Release(giving), _) => {
                         if let Some(token) = &woken {

@@ -113,25 +113,29 @@ impl Store for SqliteStore {
         format!("sqlite:{}", self.path().display())
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
         // Before the job is queued.
-        CAPABILITIES.check_acquire(ask)?;
-        let (ask, post) = (ask.clone(), Arc::clone(&self.wake_sender));
+        CAPABILITIES.check_acquire(request)?;
+        let (request, post) = (request.clone(), Arc::clone(&self.wake_sender));
         self.writer
             .run(Priority::Normal, within, move |session, left| {
                 // Look up the socket before the write lock is taken, so that other
                 // processes do not wait for it.
-                let address = ask.queue.and_then(|_| post.address());
-                let owner = step::owner_hash(&ask.token);
+                let address = request.queue.and_then(|_| post.address());
+                let owner = step::owner_hash(&request.token);
                 // A waiter that polls again usually needs no write: try a read first (see
                 // `acquire::answer_poll_by_read`).
                 if session.known_waiters.contains(&owner)
                     && let Some(answer) = session
-                        .read(left, |step| acquire::answer_poll_by_read(step, &ask, address.as_deref()))?
+                        .read(left, |step| acquire::answer_poll_by_read(step, &request, address.as_deref()))?
                 {
                     return Ok(answer);
                 }
-                let answer = session.write(left, |step| acquire::run(step, &ask, address.as_deref()));
+                let answer = session.write(left, |step| acquire::run(step, &request, address.as_deref()));
                 let waits = matches!(&answer, Ok(AcquireResponse::Busy(busy)) if busy.queued);
                 session.known_waiters.set_waiting(&owner, waits);
                 answer
@@ -166,19 +170,19 @@ impl Store for SqliteStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        CAPABILITIES.check_names(&giving.names)?;
-        let (giving, post) = (giving.clone(), Arc::clone(&self.wake_sender));
+        CAPABILITIES.check_names(&request.names)?;
+        let (request, post) = (request.clone(), Arc::clone(&self.wake_sender));
         self.writer
             .run(Priority::High, within, move |session, left| {
                 // The release removes the queue entry, so a later acquire of
                 // this token must write again.
-                if let ReleaseAuthority::Owner(token) | ReleaseAuthority::Waiter(token) = &giving.authority {
+                if let ReleaseAuthority::Owner(token) | ReleaseAuthority::Waiter(token) = &request.authority {
                     session.known_waiters.set_waiting(&step::owner_hash(token), false);
                 }
-                let (given, wake) = session.write(left, |step| release::run(step, &giving, &post))?;
+                let (given, wake) = session.write(left, |step| release::run(step, &request, &post))?;
                 if let Some(wake) = wake {
                     // After the commit: a waiter woken earlier would not yet find its lease.
                     post.send(&wake);

@@ -44,16 +44,16 @@ impl From<StoreError> for StepError {
 
 impl StepError {
     /// Converts it to the error for the caller.
-    pub(crate) fn into_store_error(self, stage: TransactionPhase) -> StoreError {
+    pub(crate) fn into_store_error(self, testbed: TransactionPhase) -> StoreError {
         match self {
-            Self::Sqlite(error) => classify(error, stage),
+            Self::Sqlite(error) => classify(error, testbed),
             Self::Refused(failure) => failure,
         }
     }
 }
 
 /// Classifies an SQLite error by the table below.
-pub(crate) fn classify(error: rusqlite::Error, stage: TransactionPhase) -> StoreError {
+pub(crate) fn classify(error: rusqlite::Error, testbed: TransactionPhase) -> StoreError {
     let (cause, advice, at_commit) = match error.sqlite_error_code() {
         Some(code) => match error_table_row(code) {
             Some(row) => row,
@@ -73,7 +73,7 @@ pub(crate) fn classify(error: rusqlite::Error, stage: TransactionPhase) -> Store
             CommitEffect::Unknown,
         ),
     };
-    let failure = match (stage, at_commit) {
+    let failure = match (testbed, at_commit) {
         (TransactionPhase::Open, _) | (TransactionPhase::Commit, CommitEffect::None) => {
             StoreError::not_done(cause, advice)
         }
@@ -253,8 +253,8 @@ mod tests {
     #[test]
     fn what_is_not_in_the_table_is_unknown_at_any_moment() {
         for code in [ffi::SQLITE_INTERNAL, ffi::SQLITE_MISUSE, ffi::SQLITE_RANGE, 250] {
-            for stage in [TransactionPhase::Open, TransactionPhase::Commit] {
-                assert!(classify(sqlite(code), stage).unknown, "{code} {stage:?}");
+            for testbed in [TransactionPhase::Open, TransactionPhase::Commit] {
+                assert!(classify(sqlite(code), testbed).unknown, "{code} {testbed:?}");
             }
         }
     }

@@ -79,11 +79,11 @@ fn deliver_wakeups(socket: &UnixDatagram, ended: &UnixStream, wakers: &WakeRegis
             Err(Errno::INTR) => continue,
             Err(_) => return,
         }
-        let [mail, end] = waiting.map(|fd| !fd.revents().is_empty());
+        let [message, end] = waiting.map(|fd| !fd.revents().is_empty());
         if end {
             return;
         }
-        if mail
+        if message
             && let Ok(WAKE_MESSAGE_BYTES) = socket.recv(&mut letter)
             && let Some(Ok(owner)) = letter.get(..WAKE_MESSAGE_BYTES).map(std::str::from_utf8)
         {

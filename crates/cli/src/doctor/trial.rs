@@ -45,8 +45,8 @@ async fn try_life_cycle(store: &SharedStore, within: Duration) -> TrialResult<bo
     let can = store.capabilities();
     let ttl = Ttl::new(TRIAL_TTL).map_err(invalid)?.max(can.min_ttl);
 
-    let ask = AcquireRequest::new(name.clone(), first.clone(), ttl);
-    let granted = trial_call("take a lock", within, store.acquire(&ask, within)).await?;
+    let request = AcquireRequest::new(name.clone(), first.clone(), ttl);
+    let granted = trial_call("take a lock", within, store.acquire(&request, within)).await?;
     let AcquireResponse::Granted(grant) = granted else {
         return Err(odd("an unused name was not granted"));
     };
@@ -101,8 +101,8 @@ async fn try_contended_part(
     if list {
         trial_call("list locks", within, store.list("leasehold-doctor:", 10, within)).await?;
     }
-    let giving = ReleaseRequest::by_owner(name.clone(), first.clone());
-    if trial_call("give a lock back", within, store.release(&giving, within)).await?
+    let request = ReleaseRequest::by_owner(name.clone(), first.clone());
+    if trial_call("give a lock back", within, store.release(&request, within)).await?
         == ReleaseResponse::NotOwned
     {
         return Err(odd("a lock that is held could not be given back"));

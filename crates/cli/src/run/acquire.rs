@@ -33,10 +33,10 @@ pub(crate) async fn acquire(
     printer: &mut EventPrinter,
 ) -> HoldOutcome {
     // Dropping the acquire future cancels it; the client then undoes what the store may have granted.
-    let asking = class_locks.acquire(name);
+    let acquire = class_locks.acquire(name);
     let result = tokio::select! {
         biased;
-        result = asking => result,
+        result = acquire => result,
         signal = signals.next_ending() => return HoldOutcome::Interrupted(signal),
         never = announce_waiting(locks, name) => match never {},
     };

@@ -160,10 +160,10 @@ fn advice_from_a_recorded_workload_holds() {
     });
 
     // Stalls are given as an argument, not measured: the test must not depend on a busy machine.
-    let ask = ["advise", "scheduler", "--from", &url, "--jitter", "3s", "--slo", "20s", "-o", "json"];
-    let mut told = fixture.run(&ask);
+    let request = ["advise", "scheduler", "--from", &url, "--jitter", "3s", "--slo", "20s", "-o", "json"];
+    let mut told = fixture.run(&request);
     eventually("every hold in the history", || {
-        told = fixture.run(&ask);
+        told = fixture.run(&request);
         exit_code(&told) == 0
     });
     let advice: serde_json::Value = serde_json::from_str(&stdout_of(&told)).unwrap();

@@ -96,8 +96,8 @@ fn a_daemon_exports_the_holds_it_keeps() {
         stdout_of(&output.expect("curl is needed: install the package curl"))
     };
     let json = "content-type: application/json";
-    let ask = r#"{"id":"one","name":"job:42","holder":"me"}"#;
-    let held = curl(&["-H", json, "-d", ask, &format!("{url}/v1/holds")]);
+    let request = r#"{"id":"one","name":"job:42","holder":"me"}"#;
+    let held = curl(&["-H", json, "-d", request, &format!("{url}/v1/holds")]);
     assert!(held.contains("fence"), "{held}");
     curl(&["-X", "DELETE", &format!("{url}/v1/holds/one")]);
     daemon.signal(rustix::process::Signal::TERM);

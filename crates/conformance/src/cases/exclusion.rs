@@ -119,8 +119,8 @@ pub async fn unsupported_modes_are_refused(fixture: &dyn Fixture) -> CaseResult 
     let can = store.capabilities();
     for (served, mode) in [(can.shared, Mode::Shared), (can.permits, Mode::permits(3, 1)?)] {
         let asker = TestClient::new(&store, "job:1", "a")?;
-        let ask = asker.acquire_request(long_ttl()).with_mode(mode);
-        match store.acquire(&ask, CALL_TIMEOUT).await {
+        let request = asker.acquire_request(long_ttl()).with_mode(mode);
+        match store.acquire(&request, CALL_TIMEOUT).await {
             Ok(AcquireResponse::Granted(_)) if served => asker.expect_released().await?,
             other if served => bail!("{mode:?} is served, and an ask for it got {other:?}"),
             other => expect_unsupported(&format!("an ask for {mode:?}"), &other)?,
@@ -143,8 +143,8 @@ pub async fn several_names_are_refused_unless_served(fixture: &dyn Fixture) -> C
     let both = NameSet::new([a.name.clone(), b.name.clone()])?;
     let free = NameSet::new([b.name.clone(), leasehold_core::Name::new("job:3")?])?;
     for names in [&both, &free] {
-        let ask = AcquireRequest::new(names.clone(), b.token.clone(), long_ttl());
-        expect_unsupported("an acquire", &store.acquire(&ask, CALL_TIMEOUT).await)?;
+        let request = AcquireRequest::new(names.clone(), b.token.clone(), long_ttl());
+        expect_unsupported("an acquire", &store.acquire(&request, CALL_TIMEOUT).await)?;
     }
     // The refused item comes first: it must not cost the other one its renewal.
     let several = RenewRequest::new(both.clone(), a.token.clone(), got.fence, long_ttl());

@@ -56,9 +56,9 @@ pub async fn lock_delay_keeps_an_unreleased_name_shut(fixture: &dyn Fixture) -> 
     retry_if_too_slow(fixture, async |attempt: Attempt| {
         let name = attempt.name("delayed");
         let holder = TestClient::new(&store, &name, "holder")?;
-        let ask = holder.acquire_request(attempt.ttl).with_lock_delay(attempt.ttl.get());
+        let request = holder.acquire_request(attempt.ttl).with_lock_delay(attempt.ttl.get());
         let watch = Stopwatch::start(fixture);
-        let got = holder.expect_granted_with(&ask).await?;
+        let got = holder.expect_granted_with(&request).await?;
         let next = TestClient::new(&store, &name, "next")?;
         let checks = expect_busy_until(fixture, &next, &watch, attempt.ttl.get(), got.lifetime).await?;
         fixture.wait(got.lifetime + expiry_slack(&store)).await;
@@ -78,8 +78,8 @@ pub async fn lock_delay_keeps_an_unreleased_name_shut(fixture: &dyn Fixture) -> 
 pub async fn lock_delay_ends_with_a_release(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
-    let ask = a.acquire_request(long_ttl()).with_lock_delay(Duration::from_secs(600));
-    a.expect_granted_with(&ask).await?;
+    let request = a.acquire_request(long_ttl()).with_lock_delay(Duration::from_secs(600));
+    a.expect_granted_with(&request).await?;
     a.expect_released().await?;
     b.expect_granted(long_ttl()).await?;
     Ok(())

@@ -140,8 +140,8 @@ pub async fn respects_the_floor(fixture: &dyn Fixture) -> CaseResult {
     let floor =
         Fence::new(first.fence.get() + 3_600_000_000).context("the fence leaves no room for a floor")?;
     let b = TestClient::new(&store, "job:1", "b")?;
-    let ask = b.acquire_request(long_ttl()).with_floor(floor);
-    let second = b.expect_granted_with(&ask).await?;
+    let request = b.acquire_request(long_ttl()).with_floor(floor);
+    let second = b.expect_granted_with(&request).await?;
     ensure!(second.fence > floor, "I2: the asker has seen {floor} and was granted {}", second.fence);
     b.expect_released().await?;
     let third = TestClient::new(&store, "job:1", "c")?.expect_granted(long_ttl()).await?;
@@ -175,11 +175,11 @@ pub async fn hand_over_respects_the_floor(fixture: &dyn Fixture) -> CaseResult {
     let first = holder.expect_granted(long_ttl()).await?;
     let floor =
         Fence::new(first.fence.get() + 3_600_000_000).context("the fence leaves no room for a floor")?;
-    let ask = next.acquire_request(long_ttl()).with_floor(floor).with_queue(long_ttl().get());
-    let answer = next.send_acquire(&ask).await?;
+    let request = next.acquire_request(long_ttl()).with_floor(floor).with_queue(long_ttl().get());
+    let answer = next.send_acquire(&request).await?;
     ensure!(matches!(answer, AcquireResponse::Busy(_)), "I1: a held lease was answered with {answer:?}");
     holder.expect_released().await?;
-    let second = next.expect_granted_with(&ask).await?;
+    let second = next.expect_granted_with(&request).await?;
     ensure!(second.fence > floor, "I2: the waiter has seen {floor} and was handed {}", second.fence);
     Ok(())
 }

@@ -81,11 +81,16 @@ impl Store for CoarseStore {
         "coarse:".to_owned()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        self.capabilities().check_acquire(ask)?;
-        let (kept, delay) = rounded(ask.ttl, ask.store_ttl());
-        let ask = ask.clone().with_lock_delay(delay).with_queue(ask.queue.map(|keep| keep + EXPIRY_LAG));
-        Ok(match self.0.acquire(&ask, within).await? {
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        self.capabilities().check_acquire(request)?;
+        let (kept, delay) = rounded(request.ttl, request.store_ttl());
+        let request =
+            request.clone().with_lock_delay(delay).with_queue(request.queue.map(|keep| keep + EXPIRY_LAG));
+        Ok(match self.0.acquire(&request, within).await? {
             AcquireResponse::Granted(grant) => AcquireResponse::Granted(grant.with_ttl(kept)),
             AcquireResponse::Busy(mut busy) => {
                 busy.remaining = without_lag(busy.remaining);
@@ -117,10 +122,10 @@ impl Store for CoarseStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        self.0.release(giving, within).await
+        self.0.release(request, within).await
     }
 
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {

@@ -58,8 +58,12 @@ impl Store for MinimalStore {
         "bare:".to_owned()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        self.0.acquire(&ask.clone().with_queue(None), within).await
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        self.0.acquire(&request.clone().with_queue(None), within).await
     }
 
     async fn renew(
@@ -72,10 +76,10 @@ impl Store for MinimalStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        self.0.release(giving, within).await
+        self.0.release(request, within).await
     }
 
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {

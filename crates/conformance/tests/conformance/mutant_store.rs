@@ -123,26 +123,26 @@ impl MutantStore {
     /// The token of the last grant of this name.
     fn owner(&self, name: &Name) -> Option<Token> {
         let memory = self.memory.lock().unwrap();
-        memory.granted.get(name).map(|(ask, _)| ask.token.clone())
+        memory.granted.get(name).map(|(request, _)| request.token.clone())
     }
 
-    fn mutate_request(&self, ask: &AcquireRequest) -> AcquireRequest {
-        let mut ask = ask.clone();
-        ask.names = self.names(&ask.names, Bug::AcquiresFirstNameOnly);
-        let asked_before = self.memory.lock().unwrap().waiting.contains_key(ask.token.holder());
+    fn mutate_request(&self, request: &AcquireRequest) -> AcquireRequest {
+        let mut request = request.clone();
+        request.names = self.names(&request.names, Bug::AcquiresFirstNameOnly);
+        let asked_before = self.memory.lock().unwrap().waiting.contains_key(request.token.holder());
         match self.bug {
-            Bug::FloorIgnored => ask.floor = None,
-            Bug::TtlIgnored => ask.ttl = Ttl::MAX,
-            Bug::TtlHalved => ask.ttl = Ttl::new(ask.ttl.get() / 2).unwrap_or(ask.ttl),
-            Bug::LockDelayIgnored => ask.lock_delay = Duration::ZERO,
-            Bug::ModesIgnored => ask.mode = Mode::Exclusive,
-            Bug::FalselyQueued => ask.queue = None,
-            Bug::AlwaysQueued => ask.queue = ask.queue.or(Some(Duration::from_secs(60))),
-            Bug::EntryNeverRenewed if asked_before => ask.queue = None,
-            Bug::EntryNeverEnds => ask.queue = ask.queue.map(|_| Duration::from_secs(86_400)),
+            Bug::FloorIgnored => request.floor = None,
+            Bug::TtlIgnored => request.ttl = Ttl::MAX,
+            Bug::TtlHalved => request.ttl = Ttl::new(request.ttl.get() / 2).unwrap_or(request.ttl),
+            Bug::LockDelayIgnored => request.lock_delay = Duration::ZERO,
+            Bug::ModesIgnored => request.mode = Mode::Exclusive,
+            Bug::FalselyQueued => request.queue = None,
+            Bug::AlwaysQueued => request.queue = request.queue.or(Some(Duration::from_secs(60))),
+            Bug::EntryNeverRenewed if asked_before => request.queue = None,
+            Bug::EntryNeverEnds => request.queue = request.queue.map(|_| Duration::from_secs(86_400)),
             _ => {}
         }
-        ask
+        request
     }
 
     fn mutate_response(&self, asked: &AcquireRequest, answer: AcquireResponse) -> AcquireResponse {
@@ -170,7 +170,7 @@ impl MutantStore {
                         busy.holder = memory
                             .granted
                             .get(asked.names.first())
-                            .map_or(busy.holder, |(ask, _)| ask.token.expose().to_owned());
+                            .map_or(busy.holder, |(request, _)| request.token.expose().to_owned());
                     }
                     _ => {}
                 }
@@ -185,8 +185,8 @@ impl MutantStore {
         bent.names = self.names(&renewal.names, Bug::RenewsFirstNameOnly);
         let last = self.memory.lock().unwrap().granted.get(bent.names.first()).cloned();
         match (self.bug, last) {
-            (Bug::RenewWithoutComparingToken, Some((ask, fence))) => {
-                (bent.token, bent.fence) = (ask.token, fence)
+            (Bug::RenewWithoutComparingToken, Some((request, fence))) => {
+                (bent.token, bent.fence) = (request.token, fence)
             }
             (Bug::RenewWithoutComparingFence, Some((_, fence))) => bent.fence = fence,
             (Bug::LockDelayIgnored, _) => bent.lock_delay = Duration::ZERO,
@@ -207,8 +207,8 @@ impl MutantStore {
         if self.has_bug(Bug::RenewShortens) {
             let giving = ReleaseRequest::by_owner(bent.names.clone(), bent.token.clone());
             self.inner.release(&giving, CALL_TIMEOUT).await?;
-            let ask = AcquireRequest::new(bent.names, bent.token, bent.ttl);
-            self.inner.acquire(&ask, CALL_TIMEOUT).await?;
+            let request = AcquireRequest::new(bent.names, bent.token, bent.ttl);
+            self.inner.acquire(&request, CALL_TIMEOUT).await?;
             return Ok(RenewResponse::extended(None));
         }
         let renewed = self.inner.renew(&[bent.clone()], CALL_TIMEOUT).await.remove(0)?;
@@ -217,8 +217,8 @@ impl MutantStore {
                 RenewResponse::extended(bent.store_ttl())
             }
             (Bug::RenewRevives, RenewResponse::NotOwned) => {
-                let ask = AcquireRequest::new(bent.names, bent.token, bent.ttl);
-                match self.inner.acquire(&ask, CALL_TIMEOUT).await? {
+                let request = AcquireRequest::new(bent.names, bent.token, bent.ttl);
+                match self.inner.acquire(&request, CALL_TIMEOUT).await? {
                     AcquireResponse::Granted(_) => RenewResponse::extended(None),
                     _ => RenewResponse::NotOwned,
                 }
@@ -227,23 +227,23 @@ impl MutantStore {
         })
     }
 
-    fn mutate_release(&self, giving: &ReleaseRequest) -> ReleaseRequest {
-        let mut giving = giving.clone();
-        giving.names = self.names(&giving.names, Bug::ReleasesFirstNameOnly);
-        let owner = self.owner(giving.names.first());
-        match (self.bug, &giving.authority, owner) {
+    fn mutate_release(&self, request: &ReleaseRequest) -> ReleaseRequest {
+        let mut request = request.clone();
+        request.names = self.names(&request.names, Bug::ReleasesFirstNameOnly);
+        let owner = self.owner(request.names.first());
+        match (self.bug, &request.authority, owner) {
             (Bug::ReleaseWithoutComparing, ReleaseAuthority::Owner(_), Some(owner))
             | (
                 Bug::OperatorBreaksAnyGrant | Bug::FenceRepeats | Bug::FenceNearItsEnd,
                 ReleaseAuthority::Operator(_),
                 Some(owner),
             ) => {
-                giving.authority = ReleaseAuthority::Owner(owner);
+                request.authority = ReleaseAuthority::Owner(owner);
             }
-            (Bug::UndoWithoutTombstone, ..) => giving.tombstone = None,
+            (Bug::UndoWithoutTombstone, ..) => request.tombstone = None,
             _ => {}
         }
-        giving
+        request
     }
 }
 
@@ -257,8 +257,12 @@ impl Store for MutantStore {
         self.inner.describe()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        let bent = self.mutate_request(ask);
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        let bent = self.mutate_request(request);
         let mine = self.owner(bent.names.first()).as_ref() == Some(&bent.token);
         let shown = self.live_lease(bent.names.first()).await?;
         let holds = mine && shown.is_some();
@@ -316,10 +320,10 @@ impl Store for MutantStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        let mut bent = self.mutate_release(giving);
+        let mut bent = self.mutate_release(request);
         if let (ReleaseAuthority::Waiter(token), Bug::LeavingTheQueueReleases) = (&bent.authority, self.bug) {
             bent.authority = ReleaseAuthority::Owner(token.clone());
         }

@@ -47,8 +47,12 @@ impl Store for LeakyListStore {
         self.0.describe()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        self.0.acquire(ask, within).await
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        self.0.acquire(request, within).await
     }
 
     async fn renew(
@@ -61,10 +65,10 @@ impl Store for LeakyListStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        self.0.release(giving, within).await
+        self.0.release(request, within).await
     }
 
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {

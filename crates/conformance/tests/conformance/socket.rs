@@ -74,9 +74,9 @@ async fn answer(store: SharedStore, mut stream: UnixStream) -> anyhow::Result<()
     let words: Vec<_> = line.split_whitespace().collect();
     let answer = match *words.as_slice() {
         ["acquire", name, token, ttl, queue] => {
-            let ask = AcquireRequest::new(Name::new(name)?, Token::parse(token)?, millis(ttl)?)
+            let request = AcquireRequest::new(Name::new(name)?, Token::parse(token)?, millis(ttl)?)
                 .with_queue(queue.parse().ok().map(Duration::from_millis));
-            match store.acquire(&ask, CALL_TIMEOUT).await? {
+            match store.acquire(&request, CALL_TIMEOUT).await? {
                 AcquireResponse::Granted(grant) => format!("granted {}", grant.fence),
                 AcquireResponse::Busy(busy) => format!("busy {}", busy.holder),
                 AcquireResponse::Void => "void".to_owned(),
@@ -143,9 +143,13 @@ impl Store for RemoteStore {
         self.path.clone()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, _within: Duration) -> Result<AcquireResponse, StoreError> {
-        let queue = ask.queue.map_or("-".to_owned(), |keep| keep.as_millis().to_string());
-        let (name, token, ttl) = (&ask.names, ask.token.expose(), ask.ttl.as_millis());
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        _within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        let queue = request.queue.map_or("-".to_owned(), |keep| keep.as_millis().to_string());
+        let (name, token, ttl) = (&request.names, request.token.expose(), request.ttl.as_millis());
         let answer = self.send_request(format!("acquire {name} {token} {ttl} {queue}")).await?;
         match answer.split_once(' ') {
             Some(("granted", fence)) => {
@@ -178,13 +182,13 @@ impl Store for RemoteStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         _within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        let leasehold_core::store::ReleaseAuthority::Owner(token) = &giving.authority else {
+        let leasehold_core::store::ReleaseAuthority::Owner(token) = &request.authority else {
             return Err(StoreError::not_done(StoreErrorKind::Unsupported, "only owners release here"));
         };
-        let answer = self.send_request(format!("release {} {}", giving.names, token.expose())).await?;
+        let answer = self.send_request(format!("release {} {}", request.names, token.expose())).await?;
         match answer.as_str() {
             "released" => Ok(ReleaseResponse::Released),
             "not-owned" => Ok(ReleaseResponse::NotOwned),
@@ -211,8 +215,12 @@ impl Store for LocalStore {
         self.0.describe()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        self.0.acquire(ask, within).await
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        self.0.acquire(request, within).await
     }
 
     async fn renew(
@@ -225,10 +233,10 @@ impl Store for LocalStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        self.0.release(giving, within).await
+        self.0.release(request, within).await
     }
 
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {

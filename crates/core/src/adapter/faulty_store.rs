@@ -167,8 +167,12 @@ impl Store for FaultyStore {
         self.inner.describe()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        self.call_with_fault(StoreOp::Acquire, self.inner.acquire(ask, within)).await?
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        self.call_with_fault(StoreOp::Acquire, self.inner.acquire(request, within)).await?
     }
 
     async fn renew(
@@ -193,10 +197,10 @@ impl Store for FaultyStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        self.call_with_fault(StoreOp::Release, self.inner.release(giving, within)).await?
+        self.call_with_fault(StoreOp::Release, self.inner.release(request, within)).await?
     }
 
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {
@@ -244,8 +248,8 @@ mod tests {
         AcquireRequest::new(Name::new(name).unwrap(), token, Ttl::MAX)
     }
 
-    async fn is_held(chaos: &FaultyStore, ask: &AcquireRequest) -> bool {
-        !chaos.inner.inspect(ask.names.first(), CALL_TIMEOUT).await.unwrap().leases.is_empty()
+    async fn is_held(chaos: &FaultyStore, request: &AcquireRequest) -> bool {
+        !chaos.inner.inspect(request.names.first(), CALL_TIMEOUT).await.unwrap().leases.is_empty()
     }
 
     #[tokio::test(start_paused = true)]

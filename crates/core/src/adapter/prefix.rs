@@ -165,8 +165,8 @@ mod tests {
         AcquireRequest::new(Name::new(name).unwrap(), token, Ttl::MAX)
     }
 
-    fn renewal(ask: &AcquireRequest, fence: Fence) -> RenewRequest {
-        RenewRequest::new(ask.names.clone(), ask.token.clone(), fence, ask.ttl)
+    fn renewal(request: &AcquireRequest, fence: Fence) -> RenewRequest {
+        RenewRequest::new(request.names.clone(), request.token.clone(), fence, request.ttl)
     }
 
     #[test]
@@ -228,10 +228,10 @@ mod tests {
         let mut renewed =
             store.renew(&[renewal(&long, grant.fence), renewal(&fits, grant.fence)], CALL_TIMEOUT).await;
         assert!(matches!(renewed.pop(), Some(Ok(RenewResponse::Extended { .. }))));
-        let giving = ReleaseRequest::by_owner(long.names.clone(), long.token.clone());
+        let request = ReleaseRequest::by_owner(long.names.clone(), long.token.clone());
         for refused in [
             store.acquire(&long, CALL_TIMEOUT).await.err(),
-            store.release(&giving, CALL_TIMEOUT).await.err(),
+            store.release(&request, CALL_TIMEOUT).await.err(),
             store.inspect(long.names.first(), CALL_TIMEOUT).await.err(),
             renewed.pop().and_then(Result::err),
         ] {

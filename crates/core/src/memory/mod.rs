@@ -69,10 +69,14 @@ impl Store for MemoryStore {
         "memory:".to_owned()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, _within: Duration) -> Result<AcquireResponse, StoreError> {
-        CAPABILITIES.check_acquire(ask)?;
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        _within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        CAPABILITIES.check_acquire(request)?;
         let (now, micros) = (self.clock.now(), self.wall_micros());
-        self.table().acquire(ask, now, micros)
+        self.table().acquire(request, now, micros)
     }
 
     async fn renew(
@@ -90,13 +94,13 @@ impl Store for MemoryStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         _within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        CAPABILITIES.check_names(&giving.names)?;
+        CAPABILITIES.check_names(&request.names)?;
         let (now, micros) = (self.clock.now(), self.wall_micros());
         // A waiter of this process removes its entry when it gives up, so every entry is live.
-        let (given, woken) = self.table().release(giving, now, micros, |_| true);
+        let (given, woken) = self.table().release(request, now, micros, |_| true);
         if let Some(token) = woken {
             self.wakers.wake(token.random());
         }

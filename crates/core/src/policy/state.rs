@@ -46,8 +46,8 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     pub(crate) fn at(&self, now: Moment) -> Option<&Arc<Class>> {
-        let stage = self.versions.iter().find(|(until, _)| now < *until);
-        stage.or(self.versions.last()).map(|(_, class)| class)
+        let testbed = self.versions.iter().find(|(until, _)| now < *until);
+        testbed.or(self.versions.last()).map(|(_, class)| class)
     }
 }
 

@@ -73,7 +73,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// 4. Otherwise the lease is granted for the request's TTL plus lock delay. Its fence is greater
     ///    than the request's `floor` and than every fence granted for any of the names before. The
     ///    token's waiter entry is removed.
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError>;
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError>;
 
     /// Extends leases, each only if its live lease has exactly this token *and* this fence. An
     /// expired lease is never revived, even if its record still exists, and a live one is never
@@ -88,8 +92,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// If waiters are queued, the lease is granted at once to the first live one for
     /// [`Capabilities::claim_ttl`], and only that waiter is notified. The new fence is above the
     /// floor of the waiter's last request.
-    async fn release(&self, giving: &ReleaseRequest, within: Duration)
-    -> Result<ReleaseResponse, StoreError>;
+    async fn release(
+        &self,
+        request: &ReleaseRequest,
+        within: Duration,
+    ) -> Result<ReleaseResponse, StoreError>;
 
     /// Every live lease of a name: none, one, or several if it is held shared or by permits.
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError>;

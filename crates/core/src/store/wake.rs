@@ -33,7 +33,7 @@ impl WakeListener {
     pub async fn notified(&self) {
         match &self.notify {
             // `Notify` stores one permit, so a wake-up between two calls is not lost.
-            Some(bell) => bell.notified().await,
+            Some(notifier) => notifier.notified().await,
             None => std::future::pending().await,
         }
     }
@@ -66,19 +66,19 @@ impl WakeRegistry {
     /// first.
     #[must_use]
     pub fn listen(self: &Arc<Self>, key: impl Into<String>) -> WakeListener {
-        let (key, bell) = (key.into(), Arc::new(Notify::new()));
-        self.lock().insert(key.clone(), Arc::clone(&bell));
-        WakeListener { notify: Some(bell), registration: Some((Arc::clone(self), key)), _source: None }
+        let (key, notifier) = (key.into(), Arc::new(Notify::new()));
+        self.lock().insert(key.clone(), Arc::clone(&notifier));
+        WakeListener { notify: Some(notifier), registration: Some((Arc::clone(self), key)), _source: None }
     }
 
     /// Notifies the listener of this key; `false` if there is none.
     pub fn wake(&self, key: &str) -> bool {
-        self.lock().get(key).inspect(|bell| bell.notify_one()).is_some()
+        self.lock().get(key).inspect(|notifier| notifier.notify_one()).is_some()
     }
 
     /// Notifies every listener: used after a gap in which wake-ups may have been lost.
     pub fn wake_all(&self) {
-        self.lock().values().for_each(|bell| bell.notify_one());
+        self.lock().values().for_each(|notifier| notifier.notify_one());
     }
 
     /// The number of registered listeners.

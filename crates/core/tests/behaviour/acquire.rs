@@ -131,12 +131,12 @@ async fn a_request_that_arrives_after_its_undo_is_void() {
     a.wait_until_idle().await;
     fixture.faults.acquire().clear();
     let late = fixture.recorder.acquires().remove(0);
-    let ask = leasehold_core::store::AcquireRequest::new(
+    let request = leasehold_core::store::AcquireRequest::new(
         late.name,
         late.token,
         leasehold_core::Ttl::new(secs(30)).unwrap(),
     );
-    let answer = fixture.recorder.store().acquire(&ask, secs(1)).await.unwrap();
+    let answer = fixture.recorder.store().acquire(&request, secs(1)).await.unwrap();
     assert_eq!(answer, leasehold_core::store::AcquireResponse::Void);
     assert_eq!(fixture.live_lease("job:1").await, None);
 }

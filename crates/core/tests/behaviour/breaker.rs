@@ -46,12 +46,12 @@ async fn an_open_breaker_fails_fast_and_detects_recovery_with_one_probe() {
     fixture.advance(secs(6)).await;
     fixture.faults.acquire().clear().delay(ms(500));
     let calls = fixture.call_count(StoreOp::Acquire);
-    let asks = (0..20).map(|job| a.class("workflow-critical").acquire(format!("probe:{job}")));
-    let answers = futures_util::future::join_all(asks).await;
+    let requests = (0..20).map(|job| a.class("workflow-critical").acquire(format!("probe:{job}")));
+    let answers = futures_util::future::join_all(requests).await;
     let held = answers.iter().filter(|answer| matches!(answer, Ok(Acquired::Held(_)))).count();
     assert_eq!((held, fixture.call_count(StoreOp::Acquire) - calls), (1, 1), "one probe");
-    let asks = (0..20).map(|job| a.class("workflow-critical").acquire(format!("after:{job}")));
-    let answers = futures_util::future::join_all(asks).await;
+    let requests = (0..20).map(|job| a.class("workflow-critical").acquire(format!("after:{job}")));
+    let answers = futures_util::future::join_all(requests).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Acquired::Held(_)))));
 }
 

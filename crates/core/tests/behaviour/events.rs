@@ -85,9 +85,9 @@ async fn run_random_holds(fixture: &Fixture, client: &Arc<Client>, seed: u64) {
         tasks.push(tokio::spawn(async move {
             for _ in 0..25 {
                 let class = ["scheduler", "workflow", "approval"][random.below(3) as usize];
-                let asks = client.class(class).acquire(format!("n:{}", random.below(4)));
+                let requests = client.class(class).acquire(format!("n:{}", random.below(4)));
                 let rest = leasehold_core::clock::ClockExt::sleep(&*clock, ms(random.below(3000)));
-                let answer = tokio::select! { answer = asks => Some(answer), () = rest => None };
+                let answer = tokio::select! { answer = requests => Some(answer), () = rest => None };
                 if let Some(Ok(Acquired::Held(hold))) = answer {
                     let work = leasehold_core::clock::ClockExt::sleep(&*clock, ms(random.below(90_000)));
                     let _ = hold.run(work).await;

@@ -344,10 +344,10 @@ async fn a_clients_own_pending_undo_is_no_heal_conflict() {
     // The acquire is granted, cancelled before the response, and its undo does not get through.
     fixture.faults.release().down(true);
     fixture.faults.acquire().delay_reply(secs(1));
-    let asks = tokio::spawn(a.class("workflow").acquire("run:1"));
+    let requests = tokio::spawn(a.class("workflow").acquire("run:1"));
     fixture.wait_for_calls(StoreOp::Acquire, 1).await;
     run_ready_tasks().await;
-    asks.abort();
+    requests.abort();
     run_ready_tasks().await;
     assert_eq!((a.pending().await.undos, fixture.live_lease("run:1").await.is_some()), (1, true));
     fixture.faults.acquire().clear();

@@ -154,9 +154,9 @@ fn the_gate_works_in_every_order_of_four_callers() {
     let (mut chosen, mut orders, mut waited) = (Vec::new(), 0_u64, 0_u64);
     loop {
         let gate = Gate::default();
-        let (mut scene, mut at, mut line) = (GateRun::new(&gate, &name), 0, Vec::new());
+        let (mut context, mut at, mut line) = (GateRun::new(&gate, &name), 0, Vec::new());
         loop {
-            let steps = scene.possible_steps();
+            let steps = context.possible_steps();
             if steps.is_empty() {
                 break;
             }
@@ -164,12 +164,12 @@ fn the_gate_works_in_every_order_of_four_callers() {
                 chosen.push((0, steps.len()));
             }
             let step = steps[chosen[at].0];
-            scene.apply_step(step);
+            context.apply_step(step);
             line.push(step);
             at += 1;
         }
         waited += u64::from(line.iter().any(|step| matches!(step, GateStep::Cancel(_))));
-        drop(scene);
+        drop(context);
         assert!(gate.is_empty(), "something is left after {line:?}");
         orders += 1;
         check_prefixes(&name, &line);
@@ -185,10 +185,10 @@ fn the_gate_works_in_every_order_of_four_callers() {
 fn check_prefixes(name: &Name, line: &[GateStep]) {
     for length in 1..line.len() {
         let gate = Gate::default();
-        let mut scene = GateRun::new(&gate, name);
+        let mut context = GateRun::new(&gate, name);
         for step in &line[..length] {
-            scene.apply_step(*step);
+            context.apply_step(*step);
         }
-        scene.assert_a_waiter_can_enter();
+        context.assert_a_waiter_can_enter();
     }
 }

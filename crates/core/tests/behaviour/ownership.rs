@@ -45,7 +45,7 @@ async fn token_uniqueness_across_acquires() {
         client.hold("scheduler", "job:1").await.release().await;
     }
     let asked = fixture.recorder.acquires();
-    let tokens: HashSet<_> = asked.iter().map(|ask| ask.token.expose()).collect();
+    let tokens: HashSet<_> = asked.iter().map(|request| request.token.expose()).collect();
     assert_eq!((asked.len(), tokens.len()), (300, 300));
 }
 
@@ -147,8 +147,8 @@ async fn no_secret_is_shown() {
     let busy = b.expect_busy("workflow", "job:1").await;
     let shown =
         format!("{hold:?} {busy:?} {busy} {:?} {:?} {:?}", a.history, b.history, fixture.recorder.acquires());
-    for ask in fixture.recorder.acquires() {
-        assert!(!shown.contains(ask.token.random()));
-        assert!(shown.contains(&ask.token.fingerprint()));
+    for request in fixture.recorder.acquires() {
+        assert!(!shown.contains(request.token.random()));
+        assert!(shown.contains(&request.token.fingerprint()));
     }
 }

@@ -34,9 +34,9 @@ impl ReloadFixture {
     fn at(folder: tempfile::TempDir, path: PathBuf) -> Self {
         let book = Arc::new(PolicyBook::from_file(&path).unwrap());
         let watch = FileWatch::new(Arc::clone(&book), &path);
-        let mut scene = Self { _folder: folder, path, book, watch, now: NOW };
-        assert!(scene.poll_until_noticed().is_none(), "nothing new at the start");
-        scene
+        let mut context = Self { _folder: folder, path, book, watch, now: NOW };
+        assert!(context.poll_until_noticed().is_none(), "nothing new at the start");
+        context
     }
 
     /// Polls once, this long after the last poll.
@@ -67,12 +67,12 @@ fn change_texts(told: Option<Result<Vec<Change>, InvalidInput>>) -> Vec<String> 
 
 #[test]
 fn an_edit_is_in_force_without_a_restart() {
-    let mut scene = ReloadFixture::new();
-    let changes = scene.book.changes();
-    scene.write("\n[class.report]\nttl = \"60s\"\n[class.fresh]\nttl = \"20s\"\n");
-    let path = scene.path.display().to_string();
+    let mut context = ReloadFixture::new();
+    let changes = context.book.changes();
+    context.write("\n[class.report]\nttl = \"60s\"\n[class.fresh]\nttl = \"20s\"\n");
+    let path = context.path.display().to_string();
     assert_eq!(
-        change_texts(scene.poll_until_noticed()),
+        change_texts(context.poll_until_noticed()),
         [
             format!("class.fresh (added: {path})"),
             format!("class.report.ttl: 45s -> 1m (reloaded: {path}:3)"),
@@ -80,30 +80,30 @@ fn an_edit_is_in_force_without_a_restart() {
             "class.report.renew.every: 15s -> 20s (reloaded: built-in scheduler)".to_owned(),
         ]
     );
-    assert_eq!(scene.ttl(), 60);
+    assert_eq!(context.ttl(), 60);
     assert!(changes.has_changed().unwrap());
 }
 
 #[test]
 fn the_same_length_and_the_same_time_stamp_do_not_hide_an_edit() {
-    let mut scene = ReloadFixture::new();
-    let stamp = fs::metadata(&scene.path).unwrap().modified().unwrap();
-    scene.write(&INITIAL_POLICY.replace("45s", "46s"));
-    let file = fs::File::options().write(true).open(&scene.path).unwrap();
+    let mut context = ReloadFixture::new();
+    let stamp = fs::metadata(&context.path).unwrap().modified().unwrap();
+    context.write(&INITIAL_POLICY.replace("45s", "46s"));
+    let file = fs::File::options().write(true).open(&context.path).unwrap();
     file.set_modified(stamp).unwrap();
     drop(file);
-    assert_eq!(scene.poll_until_noticed().unwrap().unwrap().len(), 3);
-    assert_eq!(scene.ttl(), 46);
+    assert_eq!(context.poll_until_noticed().unwrap().unwrap().len(), 3);
+    assert_eq!(context.ttl(), 46);
 }
 
 #[test]
 fn an_atomic_rename_is_an_edit() {
-    let mut scene = ReloadFixture::new();
-    let second = scene.path.with_extension("new");
+    let mut context = ReloadFixture::new();
+    let second = context.path.with_extension("new");
     fs::write(&second, INITIAL_POLICY.replace("45s", "50s")).unwrap();
-    fs::rename(&second, &scene.path).unwrap();
-    assert!(scene.poll_until_noticed().unwrap().is_ok());
-    assert_eq!(scene.ttl(), 50);
+    fs::rename(&second, &context.path).unwrap();
+    assert!(context.poll_until_noticed().unwrap().is_ok());
+    assert_eq!(context.ttl(), 50);
 }
 
 #[test]
@@ -116,114 +116,114 @@ fn a_swapped_link_is_an_edit() {
     link("v1.toml", "leasehold.toml");
     link("v2.toml", "next");
     let path = folder.path().join("leasehold.toml");
-    let mut scene = ReloadFixture::at(folder, path);
-    fs::rename(scene.path.with_file_name("next"), &scene.path).unwrap();
-    assert!(scene.poll_until_noticed().unwrap().is_ok());
-    assert_eq!(scene.ttl(), 50);
+    let mut context = ReloadFixture::at(folder, path);
+    fs::rename(context.path.with_file_name("next"), &context.path).unwrap();
+    assert!(context.poll_until_noticed().unwrap().is_ok());
+    assert_eq!(context.ttl(), 50);
 }
 
 #[test]
 fn a_bad_file_keeps_the_old_policy_and_is_reported_once() {
-    let mut scene = ReloadFixture::new();
-    scene.write("[class.report]\nttl = 45\n");
-    let why = scene.poll_until_noticed().unwrap().unwrap_err().to_string();
+    let mut context = ReloadFixture::new();
+    context.write("[class.report]\nttl = 45\n");
+    let why = context.poll_until_noticed().unwrap().unwrap_err().to_string();
     assert!(why.contains("leasehold.toml:2: class.report.ttl \"45\": has no unit"), "{why}");
     assert!(why.ends_with("the policy that was loaded last stays in force"), "{why}");
-    assert_eq!(scene.ttl(), 45);
-    assert!(scene.poll_until_noticed().is_none(), "the same bad file is not told again");
+    assert_eq!(context.ttl(), 45);
+    assert!(context.poll_until_noticed().is_none(), "the same bad file is not told again");
 
     // Different bad content is reported anew, and so is the return of the good file that was in
     // force all along.
-    scene.write("[class.report]\nttl = 46\n");
-    assert!(scene.poll_until_noticed().unwrap().is_err());
-    scene.write(INITIAL_POLICY);
-    assert_eq!(scene.poll_until_noticed(), Some(Ok(Vec::new())), "mended");
-    assert!(scene.poll_until_noticed().is_none());
+    context.write("[class.report]\nttl = 46\n");
+    assert!(context.poll_until_noticed().unwrap().is_err());
+    context.write(INITIAL_POLICY);
+    assert_eq!(context.poll_until_noticed(), Some(Ok(Vec::new())), "mended");
+    assert!(context.poll_until_noticed().is_none());
 }
 
 #[test]
 fn a_missing_file_keeps_the_old_policy_and_is_reported_once() {
-    let mut scene = ReloadFixture::new();
-    fs::remove_file(&scene.path).unwrap();
-    let why = scene.poll_until_noticed().unwrap().unwrap_err().to_string();
+    let mut context = ReloadFixture::new();
+    fs::remove_file(&context.path).unwrap();
+    let why = context.poll_until_noticed().unwrap().unwrap_err().to_string();
     assert!(
         why.contains("leasehold.toml is gone: put it back; the policy that was loaded last stays"),
         "{why}"
     );
-    assert!(scene.poll_until_noticed().is_none());
-    assert_eq!(scene.ttl(), 45);
-    scene.write(&INITIAL_POLICY.replace("45s", "50s"));
-    assert!(scene.poll_until_noticed().unwrap().is_ok());
-    assert_eq!(scene.ttl(), 50);
+    assert!(context.poll_until_noticed().is_none());
+    assert_eq!(context.ttl(), 45);
+    context.write(&INITIAL_POLICY.replace("45s", "50s"));
+    assert!(context.poll_until_noticed().unwrap().is_ok());
+    assert_eq!(context.ttl(), 50);
 }
 
 #[test]
 fn an_unreadable_file_is_reported_once() {
-    let mut scene = ReloadFixture::new();
-    fs::write(&scene.path, b"# \xff").unwrap();
-    let why = scene.poll_until_noticed().unwrap().unwrap_err().to_string();
+    let mut context = ReloadFixture::new();
+    fs::write(&context.path, b"# \xff").unwrap();
+    let why = context.poll_until_noticed().unwrap().unwrap_err().to_string();
     assert!(why.contains("not UTF-8"), "{why}");
-    assert!(scene.poll_until_noticed().is_none());
+    assert!(context.poll_until_noticed().is_none());
 }
 
 /// An editor truncates, then writes: in between the file is empty, which is a valid policy.
 #[test]
 fn a_half_written_file_is_ignored() {
-    let mut scene = ReloadFixture::new();
-    scene.write("");
-    assert_eq!(scene.poll_after(Duration::from_secs(1)), None);
+    let mut context = ReloadFixture::new();
+    context.write("");
+    assert_eq!(context.poll_after(Duration::from_secs(1)), None);
     for _ in 0..4 {
-        assert_eq!(scene.poll_after(Duration::from_millis(100)), None, "looks in a hurry prove nothing");
+        assert_eq!(context.poll_after(Duration::from_millis(100)), None, "looks in a hurry prove nothing");
     }
-    scene.write(&INITIAL_POLICY.replace("45s", "50s"));
-    let told = scene.poll_until_noticed().unwrap().unwrap();
+    context.write(&INITIAL_POLICY.replace("45s", "50s"));
+    let told = context.poll_until_noticed().unwrap().unwrap();
     assert!(told.iter().all(|change| change.kind == ChangeKind::Reloaded), "never removed: {told:?}");
-    assert_eq!(scene.ttl(), 50);
+    assert_eq!(context.ttl(), 50);
 }
 
 #[test]
 fn overrides_survive_a_reload() {
-    let mut scene = ReloadFixture::new();
-    scene.book.set_override("report", "ttl", "30s", "a test", HOUR, NOW).unwrap();
-    scene.write("[class.report]\nttl = \"60s\"\nmode = \"shadow\"\n");
-    let said = change_texts(scene.poll_until_noticed());
+    let mut context = ReloadFixture::new();
+    context.book.set_override("report", "ttl", "30s", "a test", HOUR, NOW).unwrap();
+    context.write("[class.report]\nttl = \"60s\"\nmode = \"shadow\"\n");
+    let said = change_texts(context.poll_until_noticed());
     assert_eq!(said.len(), 1, "the ttl in force did not change: {said:?}");
     assert!(said[0].contains("mode: enforce -> shadow"));
-    assert_eq!(scene.ttl(), 30);
-    assert_eq!(scene.book.class("report", NOW + HOUR).unwrap().ttl.get(), Duration::from_secs(60));
+    assert_eq!(context.ttl(), 30);
+    assert_eq!(context.book.class("report", NOW + HOUR).unwrap().ttl.get(), Duration::from_secs(60));
 }
 
 #[test]
 fn a_file_refused_due_to_an_override_is_retried_after_the_override() {
-    let mut scene = ReloadFixture::new();
-    scene.book.set_override("report", "renew.every", "30s", "a test", HOUR, NOW).unwrap();
-    scene.write("[class.report]\nttl = \"30s\"\n");
-    let why = scene.poll_until_noticed().unwrap().unwrap_err().to_string();
+    let mut context = ReloadFixture::new();
+    context.book.set_override("report", "renew.every", "30s", "a test", HOUR, NOW).unwrap();
+    context.write("[class.report]\nttl = \"30s\"\n");
+    let why = context.poll_until_noticed().unwrap().unwrap_err().to_string();
     assert!(why.contains("no retry fits before the deadline: usable time is ttl 30s"), "{why}");
     assert!(why.starts_with("with the overrides in force, "), "{why}");
-    assert_eq!(scene.ttl(), 45);
-    assert!(scene.poll_until_noticed().is_none());
-    scene.book.set_override("report", "mode", "shadow", "another", HOUR, NOW).unwrap();
-    assert!(scene.poll_until_noticed().is_none(), "tried again, but still the same trouble");
-    scene.book.clear_override("report", "renew.every", NOW).unwrap();
-    assert!(scene.poll_until_noticed().unwrap().is_ok());
-    assert_eq!(scene.ttl(), 30);
+    assert_eq!(context.ttl(), 45);
+    assert!(context.poll_until_noticed().is_none());
+    context.book.set_override("report", "mode", "shadow", "another", HOUR, NOW).unwrap();
+    assert!(context.poll_until_noticed().is_none(), "tried again, but still the same trouble");
+    context.book.clear_override("report", "renew.every", NOW).unwrap();
+    assert!(context.poll_until_noticed().unwrap().is_ok());
+    assert_eq!(context.ttl(), 30);
 }
 
 #[test]
 fn a_removed_class_loses_its_overrides() {
-    let mut scene = ReloadFixture::new();
-    scene.book.set_override("report", "ttl", "30s", "a test", HOUR, NOW).unwrap();
-    scene.write("");
-    let told = scene.poll_until_noticed().unwrap().unwrap();
+    let mut context = ReloadFixture::new();
+    context.book.set_override("report", "ttl", "30s", "a test", HOUR, NOW).unwrap();
+    context.write("");
+    let told = context.poll_until_noticed().unwrap().unwrap();
     assert_eq!(told.len(), 1);
     assert_eq!((told[0].kind, &*told[0].class), (ChangeKind::Removed, "report"));
-    assert!(scene.book.class("report", NOW).is_err());
-    assert_eq!(scene.book.next_change(NOW), None);
+    assert!(context.book.class("report", NOW).is_err());
+    assert_eq!(context.book.next_change(NOW), None);
 }
 
 #[test]
 fn the_file_watch_reports_its_path() {
-    let scene = ReloadFixture::new();
-    assert_eq!(scene.watch.path(), Path::new(&scene.path));
+    let context = ReloadFixture::new();
+    assert_eq!(context.watch.path(), Path::new(&context.path));
 }

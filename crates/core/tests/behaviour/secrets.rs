@@ -96,7 +96,7 @@ async fn no_token_is_in_any_log_line() {
     }
     let asked = fixture.recorder.acquires();
     assert!(asked.len() >= 5, "{}", asked.len());
-    for ask in asked {
-        assert!(!said.contains(ask.token.random()), "{said}");
+    for request in asked {
+        assert!(!said.contains(request.token.random()), "{said}");
     }
 }

@@ -102,11 +102,11 @@ async fn drain_waits_for_releases_and_undos_but_not_for_holds() {
 
     // Granted, but the caller is aborted before the response.
     fixture.faults.acquire().delay_reply(secs(1));
-    let asks = tokio::spawn(a.class("scheduler").acquire("asked"));
+    let requests = tokio::spawn(a.class("scheduler").acquire("asked"));
     fixture.wait_for_calls(StoreOp::Acquire, 2).await;
     run_ready_tasks().await;
     fixture.faults.release().down(true);
-    asks.abort();
+    requests.abort();
     drop(a.hold("scheduler", "owed").await);
     let from = fixture.now();
     let left = a.drain(secs(3)).await;

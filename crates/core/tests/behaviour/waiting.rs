@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 /// Spawns a waiter that records when it was granted.
 fn spawn_waiter(fixture: &Fixture, client: &Client, wait: Duration) -> JoinHandle<(Moment, Hold)> {
     let clock = Arc::clone(&fixture.clock);
-    let asks = client.class("scheduler").wait(wait).acquire("job:1");
+    let requests = client.class("scheduler").wait(wait).acquire("job:1");
     tokio::spawn(async move {
-        let hold = asks.await.unwrap().held().expect("held");
+        let hold = requests.await.unwrap().held().expect("held");
         (clock.now(), hold)
     })
 }
@@ -108,9 +108,10 @@ async fn waiters_are_served_in_order() {
     let hold = clients[0].hold("scheduler", "job:1").await;
     let mut tasks = Vec::new();
     for (place, client) in clients.iter().enumerate().skip(1) {
-        let (asks, order) = (client.class("scheduler").wait(secs(60)).acquire("job:1"), Arc::clone(&order));
+        let (requests, order) =
+            (client.class("scheduler").wait(secs(60)).acquire("job:1"), Arc::clone(&order));
         tasks.push(tokio::spawn(async move {
-            let hold = asks.await.unwrap().held().unwrap();
+            let hold = requests.await.unwrap().held().unwrap();
             order.lock().unwrap().push(place);
             hold.release().await;
         }));
@@ -133,10 +134,10 @@ async fn trap_18_each_release_wakes_one_of_five_hundred_waiters() {
     let tasks: Vec<_> = clients
         .iter()
         .map(|client| {
-            let asks = client.class("scheduler").wait(secs(600)).acquire("job:1");
+            let requests = client.class("scheduler").wait(secs(600)).acquire("job:1");
             let inside = Arc::clone(&inside);
             tokio::spawn(async move {
-                let hold = asks.await.unwrap().held().unwrap();
+                let hold = requests.await.unwrap().held().unwrap();
                 inside.lock().unwrap().push(hold);
             })
         })
@@ -192,9 +193,9 @@ async fn trap_19_dead_waiters_do_not_delay_the_queue() {
     // Twenty processes queue and die: no request uses their tokens again.
     for n in 0..20 {
         let dead = Token::fresh(&Holder::new(&format!("dead{n}")).unwrap(), "scheduler", &OsRandom);
-        let mut ask = AcquireRequest::new(name("job:1"), dead, Ttl::new(secs(60)).unwrap());
-        ask.queue = Some(secs(4));
-        let answer = fixture.memory_store().acquire(&ask, secs(1)).await.unwrap();
+        let mut request = AcquireRequest::new(name("job:1"), dead, Ttl::new(secs(60)).unwrap());
+        request.queue = Some(secs(4));
+        let answer = fixture.memory_store().acquire(&request, secs(1)).await.unwrap();
         assert!(matches!(answer, AcquireResponse::Busy(_)));
     }
     let waits = spawn_waiter(&fixture, &b, secs(60));
@@ -239,7 +240,7 @@ async fn requests_of_contenders_back_off_and_are_not_in_step() {
     let _ = tokio::join!(first, second);
     let times = |holder: &str| -> Vec<Moment> {
         let asked = fixture.recorder.acquires();
-        asked.iter().filter(|ask| ask.token.holder() == holder).map(|ask| ask.at).collect()
+        asked.iter().filter(|request| request.token.holder() == holder).map(|request| request.at).collect()
     };
     let gaps =
         |times: &[Moment]| -> Vec<Duration> { times.windows(2).map(|pair| pair[1].since(pair[0])).collect() };

@@ -62,20 +62,20 @@ pub async fn run_short_drill(
     let possible = Fault::possible_on(&store.info(), FakeWallClock::is_available());
     let fault = pick_random(&possible, &random).copied().unwrap_or(Fault::Kill);
     let stage = DrillTestbed::build(&store, POLICIES, program, fault.needs_fake_clock()).await?;
-    let mut scene = ScenarioContext::new(stage, program, DrillOptions::default())?;
-    let mut fleet = WorkerPool::new(&scene, "w", 2, 1, &["job:1"], &random);
+    let mut context = ScenarioContext::new(stage, program, DrillOptions::default())?;
+    let mut fleet = WorkerPool::new(&context, "w", 2, 1, &["job:1"], &random);
     if fault == Fault::ClientClock {
-        fleet.clock = Some(FakeWallClock::new(scene.testbed.folder(), "client-clock")?);
+        fleet.clock = Some(FakeWallClock::new(context.testbed.folder(), "client-clock")?);
     }
     let mut broken = Vec::new();
-    let played = run_fault(fault, &mut scene, &mut fleet, &random, &mut broken).await;
+    let played = run_fault(fault, &mut context, &mut fleet, &random, &mut broken).await;
     if played.is_err() {
-        report_unclean_exits(&scene.end_after_error(CHAOS_TTL + HOST_SLACK).await, &mut broken);
+        report_unclean_exits(&context.end_after_error(CHAOS_TTL + HOST_SLACK).await, &mut broken);
     }
-    let history = scene.history.snapshot();
+    let history = context.history.snapshot();
     let measures = check_history(&history, &mut broken);
-    let late = too_slow_error(scene.load_probe.take_worst_delay(), &broken);
-    scene.discard().await;
+    let late = too_slow_error(context.load_probe.take_worst_delay(), &broken);
+    context.discard().await;
     // A disturbed run is no result. As an error it is retried by the batch.
     if let Some(error) = late {
         return Err(error);
@@ -105,21 +105,21 @@ fn draw_store(random: &SeededRandom) -> Option<&'static dyn TestbedFactory> {
 
 async fn run_fault(
     fault: Fault,
-    scene: &mut ScenarioContext,
+    context: &mut ScenarioContext,
     fleet: &mut WorkerPool,
     random: &SeededRandom,
     broken: &mut Vec<String>,
 ) -> Result<(), DrillError> {
-    fleet.start_missing(scene).await?;
-    inject_fault(fault, scene, fleet, random).await?;
-    if !wait_for_recovery(scene).await {
+    fleet.start_missing(context).await?;
+    inject_fault(fault, context, fleet, random).await?;
+    if !wait_for_recovery(context).await {
         broken.push(format!(
             "L5: no client was granted the name within {} s of the fault's end",
             EVENT_TIMEOUT.as_secs()
         ));
     }
-    report_unclean_exits(&scene.workers.end_all().await, broken);
-    scene.record_final_state(CHAOS_TTL + HOST_SLACK).await
+    report_unclean_exits(&context.workers.end_all().await, broken);
+    context.record_final_state(CHAOS_TTL + HOST_SLACK).await
 }
 
 /// Reports workers that did not end cleanly as broken promises.
@@ -147,9 +147,9 @@ pub(super) fn too_slow_error(stood_still: Duration, broken: &[String]) -> Option
 }
 
 /// Waits until a client is granted a lease again after the fault.
-pub(super) async fn wait_for_recovery(scene: &ScenarioContext) -> bool {
-    let from = scene.history.position();
-    let granted = scene.history.wait_for(from, EVENT_TIMEOUT, |record| {
+pub(super) async fn wait_for_recovery(context: &ScenarioContext) -> bool {
+    let from = context.history.position();
+    let granted = context.history.wait_for(from, EVENT_TIMEOUT, |record| {
         transition(record).is_some_and(|seen| seen.event == "acquired")
     });
     granted.await.is_some()

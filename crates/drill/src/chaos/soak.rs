@@ -170,7 +170,7 @@ pub async fn run_soak(
     // Without libfaketime the clock faults are left out; all others still run.
     let skews = FakeWallClock::is_available();
     let random = SeededRandom::new(plan.seed);
-    let (mut scene, mut clock) = open_context(&plan, program, skews).await?;
+    let (mut context, mut clock) = open_context(&plan, program, skews).await?;
     let (started, mut sums) = (BootClock.now(), SoakTotals::default());
     let (mut fences, mut in_vain) = (BTreeMap::new(), 0);
     while BootClock.now().since(started) < plan.duration {
@@ -180,7 +180,7 @@ pub async fn run_soak(
         let ran = run_window(
             &plan,
             (number, plan.window_length.min(left)),
-            &mut scene,
+            &mut context,
             clock.as_ref(),
             &random,
             &mut found,
@@ -190,23 +190,23 @@ pub async fn run_soak(
         let error = ran.err();
         // The workers may still run after an error. End them, and judge what the window has shown.
         if error.is_some() {
-            report_unclean_exits(&scene.end_after_error(CHAOS_TTL + HOST_SLACK).await, &mut broken);
+            report_unclean_exits(&context.end_after_error(CHAOS_TTL + HOST_SLACK).await, &mut broken);
         }
-        let history = scene.history.take();
+        let history = context.history.take();
         let measures = check_history(&history, &mut broken);
         check_fence_growth(&history, &mut fences, &mut broken);
         let window = SoakWindow::from_results(
             number,
             (faults, broken),
             (measures, history),
-            scene.load_probe.take_worst_delay(),
+            context.load_probe.take_worst_delay(),
             error.as_ref(),
         );
         sums.add(&window);
         judged(&window);
         let error = match error {
             // Later windows need only the last rows. Without this the file would grow for days.
-            None => FencedTarget::open(&scene.testbed.target_path())
+            None => FencedTarget::open(&context.testbed.target_path())
                 .and_then(|ledger| ledger.drop_old_rows())
                 .err(),
             error => error,
@@ -214,10 +214,10 @@ pub async fn run_soak(
         match AfterWindow::decide(error, &mut in_vain) {
             AfterWindow::Next => {}
             AfterWindow::NewStore => {
-                scene.discard().await;
+                context.discard().await;
                 // A new store starts its fence counters again.
                 fences.clear();
-                (scene, clock) = match open_context(&plan, program, skews).await {
+                (context, clock) = match open_context(&plan, program, skews).await {
                     Ok(begun) => begun,
                     Err(error) => {
                         sums.given_up = Some(error.to_string());
@@ -234,7 +234,7 @@ pub async fn run_soak(
         }
     }
     sums.took_s = BootClock.now().since(started).as_secs_f64();
-    scene.discard().await;
+    context.discard().await;
     Ok(sums)
 }
 
@@ -274,9 +274,9 @@ async fn open_context(
     skews: bool,
 ) -> Result<(ScenarioContext, Option<FakeWallClock>), DrillError> {
     let stage = DrillTestbed::build(&DrillStore::ThrowAway(plan.store), POLICIES, program, skews).await?;
-    let scene = ScenarioContext::new(stage, program, DrillOptions::default())?;
-    let clock = skews.then(|| FakeWallClock::new(scene.testbed.folder(), "client-clock"));
-    Ok((scene, clock.transpose()?))
+    let context = ScenarioContext::new(stage, program, DrillOptions::default())?;
+    let clock = skews.then(|| FakeWallClock::new(context.testbed.folder(), "client-clock"));
+    Ok((context, clock.transpose()?))
 }
 
 /// Runs one window: three workers with two clients each on two names, faults at the planned
@@ -285,7 +285,7 @@ async fn open_context(
 async fn run_window(
     plan: &SoakPlan,
     (number, lasts): (u64, Duration),
-    scene: &mut ScenarioContext,
+    context: &mut ScenarioContext,
     clock: Option<&FakeWallClock>,
     random: &SeededRandom,
     (faults, broken): &mut (Vec<Fault>, Vec<String>),
@@ -293,22 +293,22 @@ async fn run_window(
     let possible = Fault::possible_on(&plan.store.info(), clock.is_some());
     // Client names contain the window's number: rows in the target and records of two windows must
     // not mix.
-    let mut fleet = WorkerPool::new(scene, &format!("w{number}-"), 3, 2, &["job:1", "job:2"], random);
+    let mut fleet = WorkerPool::new(context, &format!("w{number}-"), 3, 2, &["job:1", "job:2"], random);
     fleet.clock = clock.cloned();
     let end = BootClock.now() + lasts;
-    fleet.start_missing(scene).await?;
+    fleet.start_missing(context).await?;
     while BootClock.now() < end {
         let next = (BootClock.now() + plan.fault_interval).min(end);
         let fault = pick_random(&possible, random).copied().unwrap_or(Fault::Kill);
-        inject_fault(fault, scene, &mut fleet, random).await?;
+        inject_fault(fault, context, &mut fleet, random).await?;
         faults.push(fault);
-        if !wait_for_recovery(scene).await {
+        if !wait_for_recovery(context).await {
             broken.push(format!("L5: no client was granted a name after {}", fault.as_str()));
         }
-        scene.sleep(next.since(BootClock.now())).await;
+        context.sleep(next.since(BootClock.now())).await;
     }
-    report_unclean_exits(&scene.workers.end_all().await, broken);
-    scene.record_final_state(CHAOS_TTL + HOST_SLACK).await
+    report_unclean_exits(&context.workers.end_all().await, broken);
+    context.record_final_state(CHAOS_TTL + HOST_SLACK).await
 }
 
 #[cfg(test)]

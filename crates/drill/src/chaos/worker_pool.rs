@@ -28,7 +28,7 @@ pub(super) struct WorkerPool {
 impl WorkerPool {
     /// Creates the slots, with classes and timing drawn by seed. Starts no worker.
     pub(super) fn new(
-        scene: &ScenarioContext,
+        context: &ScenarioContext,
         prefix: &str,
         seats: u32,
         clients: u32,
@@ -37,26 +37,26 @@ impl WorkerPool {
     ) -> Self {
         let seats = (0..seats).map(|_| {
             let class = pick_random(DRAWN_CLASSES, random).copied().unwrap_or("scheduler");
-            let mut orders = scene
+            let mut orders = context
                 .worker_spec("", class, "")
                 .clients(clients)
                 .steps(u32::try_from(2 + random.below(10)).unwrap_or(2), 10 + random.below(60))
                 .rest(5 + random.below(40));
-            orders.names = names.iter().map(|name| scene.testbed.lock_name(name)).collect();
+            orders.names = names.iter().map(|name| context.testbed.lock_name(name)).collect();
             WorkerSlot { running: None, spec: orders }
         });
         Self { slots: seats.collect(), started_count: 0, name_prefix: prefix.to_owned(), clock: None }
     }
 
     /// Starts a worker in each empty slot.
-    pub(super) async fn start_missing(&mut self, scene: &mut ScenarioContext) -> Result<(), DrillError> {
+    pub(super) async fn start_missing(&mut self, context: &mut ScenarioContext) -> Result<(), DrillError> {
         let before = self.clock.as_ref().map(FakeWallClock::command_prefix).unwrap_or_default();
         for seat in self.slots.iter_mut().filter(|seat| seat.running.is_none()) {
             self.started_count += 1;
             let mut orders = seat.spec.clone();
             orders.who = format!("{}{}", self.name_prefix, self.started_count);
             seat.running = Some(orders.who.clone());
-            scene.workers.start_with_prefix(&before, orders).await?;
+            context.workers.start_with_prefix(&before, orders).await?;
         }
         Ok(())
     }
@@ -70,11 +70,11 @@ impl WorkerPool {
     /// worker would show nothing.
     pub(super) async fn wait_for_working_worker(
         &self,
-        scene: &ScenarioContext,
+        context: &ScenarioContext,
     ) -> Result<String, DrillError> {
         let all = self.running_names();
-        let from = scene.history.position();
-        let seen = scene
+        let from = context.history.position();
+        let seen = context
             .history
             .wait_for(from, EVENT_TIMEOUT, |record| {
                 matches!(record.what, HistoryEntry::Claimed { proven_until: Some(_), .. })
@@ -86,10 +86,10 @@ impl WorkerPool {
     }
 
     /// Kills these workers and empties their slots.
-    pub(super) async fn kill(&mut self, scene: &mut ScenarioContext, whom: &[String]) {
+    pub(super) async fn kill(&mut self, context: &mut ScenarioContext, whom: &[String]) {
         for seat in &mut self.slots {
             if let Some(who) = seat.running.take_if(|who| whom.contains(who)) {
-                scene.workers.kill(&who).await;
+                context.workers.kill(&who).await;
             }
         }
     }

@@ -39,12 +39,12 @@ impl DrillTestbed {
         let name = Name::new(&self.lock_name(name)).map_err(wrong)?;
         let holder = Holder::new("director").map_err(wrong)?;
         let token = Token::fresh(&holder, "scheduler", &OsRandom);
-        let ask = AcquireRequest::new(
+        let request = AcquireRequest::new(
             name.clone(),
             token.clone(),
             Ttl::new(Duration::from_secs(60)).map_err(wrong)?,
         );
-        let answer = self.store().acquire(&ask, DIRECTOR_CALL_TIMEOUT).await.map_err(failed)?;
+        let answer = self.store().acquire(&request, DIRECTOR_CALL_TIMEOUT).await.map_err(failed)?;
         let AcquireResponse::Granted(grant) = answer else {
             return Err(DrillError::Store(format!("{name} is free but was not granted: {answer:?}")));
         };

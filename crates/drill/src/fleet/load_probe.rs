@@ -46,14 +46,14 @@ impl LoadProbe {
                 record_delay(&seen, due);
             }
         });
-        let pulse = Self { worst_delay_nanos: worst, task, ended: Arc::default() };
+        let probe = Self { worst_delay_nanos: worst, task, ended: Arc::default() };
         let file = File::create(folder.join("pulse")).map_err(DrillError::io("cannot write to the disk"))?;
-        let (seen, ended) = (Arc::clone(&pulse.worst_delay_nanos), Arc::clone(&pulse.ended));
+        let (seen, ended) = (Arc::clone(&probe.worst_delay_nanos), Arc::clone(&probe.ended));
         std::thread::Builder::new()
             .name("pulse".to_owned())
             .spawn(move || probe_disk(&file, &seen, &ended))
             .map_err(DrillError::io("cannot start a thread"))?;
-        Ok(pulse)
+        Ok(probe)
     }
 
     /// Returns the longest delay since the last call.
@@ -96,12 +96,12 @@ mod tests {
     #[tokio::test]
     async fn a_stall_is_measured_once() {
         let folder = tempfile::tempdir().unwrap();
-        let pulse = LoadProbe::start(folder.path()).unwrap();
+        let probe = LoadProbe::start(folder.path()).unwrap();
         BootClock.sleep(WAKE_INTERVAL * 2).await;
-        let _ = pulse.take_worst_delay();
+        let _ = probe.take_worst_delay();
         #[allow(clippy::disallowed_methods, reason = "the whole runtime must stand still")]
         std::thread::sleep(Duration::from_millis(200));
         BootClock.sleep(WAKE_INTERVAL * 2).await;
-        assert!(pulse.take_worst_delay() >= Duration::from_millis(100));
+        assert!(probe.take_worst_delay() >= Duration::from_millis(100));
     }
 }

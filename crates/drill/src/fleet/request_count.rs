@@ -38,9 +38,13 @@ impl Store for CountingStore {
         self.inner.describe()
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        self.inner.acquire(ask, within).await
+        self.inner.acquire(request, within).await
     }
 
     async fn renew(
@@ -53,10 +57,10 @@ impl Store for CountingStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        self.inner.release(giving, within).await
+        self.inner.release(request, within).await
     }
 
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {

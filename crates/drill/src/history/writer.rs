@@ -135,12 +135,12 @@ mod tests {
     fn records_beyond_the_limit_are_counted_and_the_gap_is_recorded() {
         let paper = SharedBuffer::default();
         let sink = HistorySink::new(paper.clone(), 2, BootClock::shared());
-        let pen = sink.writer("w1");
+        let writer = sink.writer("w1");
         for _ in 0..5 {
-            pen.record(HistoryEntry::Quiet);
+            writer.record(HistoryEntry::Quiet);
         }
         sink.close();
-        pen.record(HistoryEntry::Quiet);
+        writer.record(HistoryEntry::Quiet);
         let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
         let history = super::super::read(text.as_bytes()).unwrap();
         assert_eq!(history.records.len(), 3, "two lines and the gap: {text}");

@@ -64,17 +64,17 @@ impl ReplicaFleet {
     pub(super) fn start(
         options: &PlaneDrillOptions,
         program: &WorkerProgram,
-        stage: &PlaneTestbed,
+        testbed: &PlaneTestbed,
     ) -> anyhow::Result<Self> {
         let text = |duration: Duration| format!("{}ms", duration.as_millis());
         let mut words: Vec<String> = Vec::new();
-        let policies = stage.policies().display().to_string();
-        for (word, value) in [("--store", &stage.lock_url()), ("--policies", &policies)] {
+        let policies = testbed.policies().display().to_string();
+        for (word, value) in [("--store", &testbed.lock_url()), ("--policies", &policies)] {
             words.extend([word.to_owned(), value.clone()]);
         }
         words.extend(["plane".to_owned(), "replica".to_owned(), "--notes".to_owned()]);
         for (word, value) in [
-            ("--plane-store", stage.plane_url()),
+            ("--plane-store", testbed.plane_url()),
             ("--poll", text(options.poll)),
             ("--visible", text(options.ttl)),
             ("--replay-age", "10s".to_owned()),
@@ -87,17 +87,17 @@ impl ReplicaFleet {
         ] {
             words.extend([word.to_owned(), value]);
         }
-        let crew = Self {
+        let workers = Self {
             members: tokio::sync::Mutex::default(),
             faults: Mutex::default(),
             binding: program.binding_prefix(),
             args: words,
-            folder: stage.folder().to_path_buf(),
+            folder: testbed.folder().to_path_buf(),
         };
         let members: anyhow::Result<Vec<_>> =
-            (0..options.replicas).map(|number| crew.spawn(&format!("r{number}"))).collect();
-        *crew.members.try_lock().context("just made")? = members?;
-        Ok(crew)
+            (0..options.replicas).map(|number| workers.spawn(&format!("r{number}"))).collect();
+        *workers.members.try_lock().context("just made")? = members?;
+        Ok(workers)
     }
 
     fn spawn(&self, id: &str) -> anyhow::Result<ReplicaProcess> {

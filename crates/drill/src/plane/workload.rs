@@ -28,12 +28,12 @@ pub(super) struct Workload<'a> {
 }
 
 impl<'a> Workload<'a> {
-    pub(super) fn new(options: &PlaneDrillOptions, stage: &PlaneTestbed, plane: &'a Plane) -> Self {
+    pub(super) fn new(options: &PlaneDrillOptions, testbed: &PlaneTestbed, plane: &'a Plane) -> Self {
         // Each line is a single appending write, so lines of several processes do not mix.
         let script = format!(
             "echo begin $LEASEHOLD_JOB $LEASEHOLD_ATTEMPT $LEASEHOLD_FENCE >> {0}; sleep {1}; \
              echo end $LEASEHOLD_JOB $LEASEHOLD_ATTEMPT $LEASEHOLD_FENCE >> {0}",
-            stage.effects_file().display(),
+            testbed.effects_file().display(),
             options.work.as_secs_f64(),
         );
         Self {
@@ -41,7 +41,7 @@ impl<'a> Workload<'a> {
             jobs: options.jobs as usize,
             runs: options.runs as usize,
             script,
-            effects: stage.effects_file(),
+            effects: testbed.effects_file(),
             // Long enough that work is left for the whole outage.
             chain: options.outage.map(|outage| 10 + usize::try_from(outage.as_secs()).unwrap_or(0) * 2),
             done: AtomicBool::new(false),

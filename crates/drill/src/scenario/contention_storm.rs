@@ -22,40 +22,40 @@ const MAX_TIME_PER_CLIENT: Duration = Duration::from_millis(400);
 // Time for the last request to reach the store and get its place in the queue.
 const QUEUE_SETTLE_TIME: Duration = Duration::from_secs(2);
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
-    let all = scene.options.waiters;
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+    let all = context.options.waiters;
     // All clients enter the queue while the opener holds the name. Otherwise they would race for a
     // free lock.
-    let opener = scene.worker_spec("opener", "storm", "job:1").turns(1).endless();
-    scene.workers.start(opener.steps(1, 100)).await?;
-    scene.wait_until_working(0, "opener").await?;
-    scene.record_fault(&format!("{all} clients want one name"));
+    let opener = context.worker_spec("opener", "storm", "job:1").turns(1).endless();
+    context.workers.start(opener.steps(1, 100)).await?;
+    context.wait_until_working(0, "opener").await?;
+    context.record_fault(&format!("{all} clients want one name"));
     let patience = Duration::from_secs(30) + MAX_TIME_PER_CLIENT * all;
     let mut left = all;
     let mut process = 0;
     while left > 0 {
         let clients = left.min(CLIENTS_PER_PROCESS);
-        let orders = scene.worker_spec(&format!("p{process:02}"), "storm", "job:1");
+        let orders = context.worker_spec(&format!("p{process:02}"), "storm", "job:1");
         let orders = orders.clients(clients).steps(1, 1).rest(1).turns(1);
-        let before = scene.history.position();
-        scene.workers.start(orders).await?;
+        let before = context.history.position();
+        context.workers.start(orders).await?;
         // Processes start one after the other, so that the order of their requests is certain.
-        let mut asking = clients;
-        let asked = scene.history.wait_for(before, patience, |record| {
-            asking -= u32::from(matches!(record.what, HistoryEntry::Asked { .. }));
-            asking == 0
+        let mut acquire = clients;
+        let asked = context.history.wait_for(before, patience, |record| {
+            acquire -= u32::from(matches!(record.what, HistoryEntry::Asked { .. }));
+            acquire == 0
         });
         let asked = asked.await;
         asked.ok_or_else(|| {
-            DrillError::WaitTimedOut(format!("for {clients} clients to ask; {asking} did not"))
+            DrillError::WaitTimedOut(format!("for {clients} clients to ask; {acquire} did not"))
         })?;
         (left, process) = (left - clients, process + 1);
     }
-    scene.sleep(QUEUE_SETTLE_TIME).await;
-    let from = scene.record_repair("all are in line, and the holder lets go");
-    let opened = scene.workers.end_worker("opener").await.is_clean();
+    context.sleep(QUEUE_SETTLE_TIME).await;
+    let from = context.record_repair("all are in line, and the holder lets go");
+    let opened = context.workers.end_worker("opener").await.is_clean();
     let mut waiting = all;
-    let last = scene
+    let last = context
         .history
         .wait_for(0, patience, |record| {
             let granted = transition(record).is_some_and(|seen| seen.event == "acquired");
@@ -72,8 +72,8 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
         },
     );
     // Each client records its number of requests when it ends.
-    let late = scene.workers.end_all().await;
-    let history = scene.history.snapshot();
+    let late = context.workers.end_all().await;
+    let history = context.history.snapshot();
     let asks: u64 = history
         .records
         .iter()

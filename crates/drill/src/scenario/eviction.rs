@@ -8,33 +8,33 @@ use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
 use crate::fleet::DrillError;
 use crate::history::HistoryEntry;
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
-    let old = scene.worker_spec("old", "scheduler", "job:1").steps(80, 100).rest(1000);
-    let new = scene.worker_spec("new", "scheduler", "job:1").steps(10, 50);
-    scene.workers.start(old).await?;
-    scene.wait_until_working(0, "old").await?;
-    scene.workers.start(new).await?;
-    scene.wait_for_event(0, EVENT_TIMEOUT, "new", "busy").await;
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+    let old = context.worker_spec("old", "scheduler", "job:1").steps(80, 100).rest(1000);
+    let new = context.worker_spec("new", "scheduler", "job:1").steps(10, 50);
+    context.workers.start(old).await?;
+    context.wait_until_working(0, "old").await?;
+    context.workers.start(new).await?;
+    context.wait_for_event(0, EVENT_TIMEOUT, "new", "busy").await;
 
-    let from = scene.history.position();
+    let from = context.history.position();
     // Noted before and after the fault: a lease granted while the fault lasts may be lost too.
-    scene.history.record(HistoryEntry::Forgot);
-    let evicted = scene.record_fault("the server evicts every key");
-    let out_of_memory = scene.testbed.server().evict().await?;
-    scene.history.record(HistoryEntry::Forgot);
+    context.history.record(HistoryEntry::Forgot);
+    let evicted = context.record_fault("the server evicts every key");
+    let out_of_memory = context.testbed.server().evict().await?;
+    context.history.record(HistoryEntry::Forgot);
     draft.promise(
         "the fault is real: the server was out of memory",
         out_of_memory,
         if out_of_memory { "it refused a write" } else { "it took a write" },
     );
-    let learned = scene.wait_for_event(from, EVENT_TIMEOUT, "old", "abandoned").await;
+    let learned = context.wait_for_event(from, EVENT_TIMEOUT, "old", "abandoned").await;
     draft.promise_within(
         "the old holder learns it with its next renewal and stops",
         evicted,
         learned.as_ref(),
         DRILL_TTL + HOST_SLACK,
     );
-    let next = scene.wait_for_event(from, EVENT_TIMEOUT, "new", "acquired").await;
+    let next = context.wait_for_event(from, EVENT_TIMEOUT, "new", "acquired").await;
     draft.promise_within(
         "the name is not lost with its key: it is granted again",
         evicted,

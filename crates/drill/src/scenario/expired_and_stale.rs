@@ -7,21 +7,21 @@ use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
 use crate::fleet::DrillError;
 use crate::history::{History, HistoryEntry};
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
-    let old = scene.worker_spec("old", "scheduler", "job:1").steps(100, 100).rest(5000);
-    let new = scene.worker_spec("new", "scheduler", "job:1").steps(60, 100).rest(20);
-    scene.workers.start(old).await?;
-    scene.require_event(0, "old", "renewed").await?;
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+    let old = context.worker_spec("old", "scheduler", "job:1").steps(100, 100).rest(5000);
+    let new = context.worker_spec("new", "scheduler", "job:1").steps(60, 100).rest(20);
+    context.workers.start(old).await?;
+    context.require_event(0, "old", "renewed").await?;
 
-    scene.testbed.cut_off().await?;
-    scene.record_fault("no renewal is answered");
-    scene.sleep(DRILL_TTL / 3).await;
-    scene.workers.pause("old");
-    let stopped = scene.record_fault("the holder is stopped");
-    scene.testbed.heal().await?;
-    let after = scene.history.position();
-    scene.workers.start(new).await?;
-    let taken = scene.wait_for_event(after, EVENT_TIMEOUT, "new", "acquired").await;
+    context.testbed.cut_off().await?;
+    context.record_fault("no renewal is answered");
+    context.sleep(DRILL_TTL / 3).await;
+    context.workers.pause("old");
+    let stopped = context.record_fault("the holder is stopped");
+    context.testbed.heal().await?;
+    let after = context.history.position();
+    context.workers.start(new).await?;
+    let taken = context.wait_for_event(after, EVENT_TIMEOUT, "new", "acquired").await;
     draft.promise_within(
         "the name of a stopped holder is granted to the next one when its lease has run out",
         stopped,
@@ -30,13 +30,13 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
     );
     // The old holder must resume while the new holder works.
     if taken.is_some() {
-        scene.wait_until_working(after, "new").await?;
+        context.wait_until_working(after, "new").await?;
     }
-    let woken = scene.history.position();
-    scene.workers.resume("old");
-    scene.record_repair("the old holder wakes up");
+    let woken = context.history.position();
+    context.workers.resume("old");
+    context.record_repair("the old holder wakes up");
 
-    let lost = scene
+    let lost = context
         .history
         .wait_for(woken, EVENT_TIMEOUT, |record| {
             record.who == "old" && matches!(record.what, HistoryEntry::Reported { lost: true, .. })
@@ -48,8 +48,8 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
         if lost.is_some() { "its work ended as lost" } else { "it did not" },
     );
     // Long enough for every stale renewal and release of the old holder to arrive.
-    scene.sleep(DRILL_TTL).await;
-    promise_new_holder_untouched(&scene.history.snapshot(), draft);
+    context.sleep(DRILL_TTL).await;
+    promise_new_holder_untouched(&context.history.snapshot(), draft);
     Ok(())
 }
 

@@ -16,37 +16,37 @@ use super::{DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
 use crate::fleet::{DrillError, Replica};
 use crate::history::{HistoryEntry, RecordedOutcome};
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
-    check_durable_class(scene, draft).await?;
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+    check_durable_class(context, draft).await?;
     // One replicated grant, so that the replica's fence counter exists but is behind after the
     // fail-over.
-    let first = scene.worker_spec("first", "scheduler", "job:1").turns(1);
-    scene.workers.start(first).await?;
-    scene.require_event(0, "first", "released").await?;
-    let replica = scene.testbed.start_replica().await?;
+    let first = context.worker_spec("first", "scheduler", "job:1").turns(1);
+    context.workers.start(first).await?;
+    context.require_event(0, "first", "released").await?;
+    let replica = context.testbed.start_replica().await?;
     wait_for_replication(&replica).await?;
 
     replica.cut_off().await?;
-    scene.record_fault("the replica hears nothing from the server any more");
-    let old = scene.worker_spec("old", "scheduler", "job:1").steps(100, 100).rest(1000);
-    scene.workers.start(old).await?;
-    let granted = scene.require_event(0, "old", "acquired").await?;
-    scene.wait_until_working(0, "old").await?;
+    context.record_fault("the replica hears nothing from the server any more");
+    let old = context.worker_spec("old", "scheduler", "job:1").steps(100, 100).rest(1000);
+    context.workers.start(old).await?;
+    let granted = context.require_event(0, "old", "acquired").await?;
+    context.wait_until_working(0, "old").await?;
 
-    let from = scene.history.position();
-    scene.history.record(HistoryEntry::Forgot);
-    let lost = scene.record_fault("the server is lost, and its address leads to the replica");
-    scene.testbed.fail_over(replica).await?;
+    let from = context.history.position();
+    context.history.record(HistoryEntry::Forgot);
+    let lost = context.record_fault("the server is lost, and its address leads to the replica");
+    context.testbed.fail_over(replica).await?;
     // A replica refuses writes. That must be reported as unavailable and not as busy: no client
     // holds the name.
-    let new = scene.worker_spec("new", "scheduler", "job:1").steps(40, 50);
-    scene.workers.start(new).await?;
-    let told = scene.wait_for_answer(from, "new").await;
+    let new = context.worker_spec("new", "scheduler", "job:1").steps(40, 50);
+    context.workers.start(new).await?;
+    let told = context.wait_for_answer(from, "new").await;
     promise_no_contention(told, draft);
-    scene.testbed.server().promote().await?;
-    let promoted = scene.record_repair("the replica is promoted");
-    scene.history.record(HistoryEntry::Forgot);
-    let next = scene.wait_for_event(from, EVENT_TIMEOUT, "new", "acquired").await;
+    context.testbed.server().promote().await?;
+    let promoted = context.record_repair("the replica is promoted");
+    context.history.record(HistoryEntry::Forgot);
+    let next = context.wait_for_event(from, EVENT_TIMEOUT, "new", "acquired").await;
     draft.promise_within(
         "the store is back with the promotion: the name is granted again",
         promoted,
@@ -61,15 +61,15 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
             format!("{} then {}", fence_text(fences.0), fence_text(fences.1)),
         );
     }
-    let learned = scene.wait_for_event(from, EVENT_TIMEOUT, "old", "abandoned").await;
+    let learned = context.wait_for_event(from, EVENT_TIMEOUT, "old", "abandoned").await;
     draft.promise_within(
         "the old holder stops: told by a renewal, or at its deadline at the latest",
         lost,
         learned.as_ref(),
         DRILL_TTL + HOST_SLACK,
     );
-    let after = scene.history.position();
-    let back = scene.wait_for_event(after, EVENT_TIMEOUT, "old", "acquired").await;
+    let after = context.history.position();
+    let back = context.wait_for_event(after, EVENT_TIMEOUT, "old", "acquired").await;
     draft.promise(
         "both work on with the new server",
         back.is_some(),
@@ -98,13 +98,16 @@ pub(super) fn promise_no_contention(told: Option<RecordedOutcome>, draft: &mut V
 
 /// Checks that a class with `requires = "durable"` is refused by a server without persistence,
 /// before any loss occurs.
-async fn check_durable_class(scene: &ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+async fn check_durable_class(
+    context: &ScenarioContext,
+    draft: &mut VerdictBuilder,
+) -> Result<(), DrillError> {
     let wrong = |error: &dyn std::fmt::Display| DrillError::Store(error.to_string());
-    let url = leasehold::StoreUrl::parse(scene.testbed.url()).map_err(|error| wrong(&error))?;
+    let url = leasehold::StoreUrl::parse(context.testbed.url()).map_err(|error| wrong(&error))?;
     let store = url.open().map_err(|error| wrong(&error))?;
-    let book = PolicyBook::from_file(scene.testbed.policy_path()).map_err(|error| wrong(&error))?;
+    let book = PolicyBook::from_file(context.testbed.policy_path()).map_err(|error| wrong(&error))?;
     let locks = Locks::builder(store).policies(book).without_log().build().map_err(|error| wrong(&error))?;
-    let asked = locks.class("durable").acquire(scene.testbed.lock_name("job:1")).await;
+    let asked = locks.class("durable").acquire(context.testbed.lock_name("job:1")).await;
     let seen = match &asked {
         Err(leasehold_core::Error::Invalid(refused)) if refused.field.ends_with("requires") => Ok(refused),
         other => Err(format!("{other:?}")),

@@ -8,18 +8,18 @@ use crate::fleet::DrillError;
 
 const FLOOD_DURATION: Duration = Duration::from_secs(8);
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
-    let holder = scene.worker_spec("holder", "scheduler", "job:1").steps(120, 100);
-    scene.workers.start(holder).await?;
-    scene.wait_until_working(0, "holder").await?;
-    scene.record_fault("a flood of acquires begins");
-    let from = scene.history.position();
-    let mut flood = scene.worker_spec("flood", "workflow", "job:2").clients(24).steps(0, 0).rest(0);
-    flood.names = (2..=9).map(|number| scene.testbed.lock_name(&format!("job:{number}"))).collect();
-    scene.workers.start(flood).await?;
-    scene.sleep(FLOOD_DURATION).await;
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+    let holder = context.worker_spec("holder", "scheduler", "job:1").steps(120, 100);
+    context.workers.start(holder).await?;
+    context.wait_until_working(0, "holder").await?;
+    context.record_fault("a flood of acquires begins");
+    let from = context.history.position();
+    let mut flood = context.worker_spec("flood", "workflow", "job:2").clients(24).steps(0, 0).rest(0);
+    flood.names = (2..=9).map(|number| context.testbed.lock_name(&format!("job:{number}"))).collect();
+    context.workers.start(flood).await?;
+    context.sleep(FLOOD_DURATION).await;
 
-    let history = scene.history.snapshot();
+    let history = context.history.snapshot();
     let flood = history.records.get(from..).unwrap_or_default();
     let of_holder = |event: &str| {
         let seen = flood.iter().filter(|record| {

@@ -6,41 +6,42 @@ use super::{ALL_CLASSES, DRILL_TTL, EVENT_TIMEOUT, HOST_SLACK};
 use crate::fleet::DrillError;
 use crate::history::{History, HistoryEntry};
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     for class in ALL_CLASSES {
         for who in ["a", "b"] {
-            let orders = scene.worker_spec(&format!("{class}-{who}"), class, &format!("job:{class}"));
+            let orders = context.worker_spec(&format!("{class}-{who}"), class, &format!("job:{class}"));
             // Endless work: otherwise the victim might have released its lease just before the
             // kill.
-            scene.workers.start(orders.steps(1, 50).endless()).await?;
+            context.workers.start(orders.steps(1, 50).endless()).await?;
         }
     }
     for class in ALL_CLASSES {
-        let granted = scene.history.wait_for(0, EVENT_TIMEOUT, |record| {
+        let granted = context.history.wait_for(0, EVENT_TIMEOUT, |record| {
             transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == *class)
         });
         let granted = granted.await;
         let first =
             granted.ok_or_else(|| DrillError::WaitTimedOut(format!("for the first grant of {class}")))?;
-        scene.wait_until_working(0, &first.who).await?;
+        context.wait_until_working(0, &first.who).await?;
     }
 
-    let after = scene.history.position();
-    scene.record_fault("kill -9 of the holder of each class");
+    let after = context.history.position();
+    context.record_fault("kill -9 of the holder of each class");
     let mut killed = Vec::new();
     for class in ALL_CLASSES {
-        let victim = holder_at(&scene.history.snapshot(), class, u64::MAX);
+        let victim = holder_at(&context.history.snapshot(), class, u64::MAX);
         let victim =
             victim.ok_or_else(|| DrillError::WaitTimedOut(format!("for a client to hold {class}")))?;
-        let died = scene.now_nanos();
-        scene.workers.kill(&victim).await;
+        let died = context.now_nanos();
+        context.workers.kill(&victim).await;
         killed.push((*class, victim, died));
     }
     for (class, victim, died) in killed {
-        let granted =
-            scene.history.wait_for(after, EVENT_TIMEOUT, |record| is_takeover(record, class, &victim, died));
+        let granted = context
+            .history
+            .wait_for(after, EVENT_TIMEOUT, |record| is_takeover(record, class, &victim, died));
         granted.await;
-        promise_takeover(class, &victim, died, &scene.history.snapshot(), draft);
+        promise_takeover(class, &victim, died, &context.history.snapshot(), draft);
     }
     Ok(())
 }

@@ -290,32 +290,32 @@ async fn run_once(
         return skipped("it robs a server of its memory, so it runs on a throw-away server only");
     }
     let testbed = DrillTestbed::build(store, POLICIES, program, scenario.needs_fake_clock).await?;
-    let mut scene = ScenarioContext::new(testbed, program, options)?;
+    let mut context = ScenarioContext::new(testbed, program, options)?;
     let mut draft = VerdictBuilder::default();
-    let played = run_scenario(scenario.name, &mut scene, &mut draft).await;
-    scene.close(scenario, draft, played).await
+    let played = run_scenario(scenario.name, &mut context, &mut draft).await;
+    context.close(scenario, draft, played).await
 }
 
 async fn run_scenario(
     name: &str,
-    scene: &mut ScenarioContext,
+    context: &mut ScenarioContext,
     draft: &mut VerdictBuilder,
 ) -> Result<(), DrillError> {
     match name {
-        "store-outage" => store_outage::run(scene, draft).await,
-        "renewals-fail" => renewals_fail::run(scene, draft).await,
-        "release-fails" => release_fails::run(scene, draft).await,
-        "forced-kill" => forced_kill::run(scene, draft).await,
-        "pause-and-delay" => pause_and_delay::run(scene, draft).await,
-        "expired-and-stale" => expired_and_stale::run(scene, draft).await,
-        "failover" => failover::run(scene, draft).await,
-        "contention-storm" => contention_storm::run(scene, draft).await,
-        "flood-while-renewing" => flood::run(scene, draft).await,
-        "eviction" => eviction::run(scene, draft).await,
-        "clock-jump" => clock_jump::run(scene, draft).await,
-        "split-network" => split_network::run(scene, draft).await,
-        "rolling-restart" => rolling_restart::run(scene, draft).await,
-        "unfenced-control" => control::run(scene, draft).await,
+        "store-outage" => store_outage::run(context, draft).await,
+        "renewals-fail" => renewals_fail::run(context, draft).await,
+        "release-fails" => release_fails::run(context, draft).await,
+        "forced-kill" => forced_kill::run(context, draft).await,
+        "pause-and-delay" => pause_and_delay::run(context, draft).await,
+        "expired-and-stale" => expired_and_stale::run(context, draft).await,
+        "failover" => failover::run(context, draft).await,
+        "contention-storm" => contention_storm::run(context, draft).await,
+        "flood-while-renewing" => flood::run(context, draft).await,
+        "eviction" => eviction::run(context, draft).await,
+        "clock-jump" => clock_jump::run(context, draft).await,
+        "split-network" => split_network::run(context, draft).await,
+        "rolling-restart" => rolling_restart::run(context, draft).await,
+        "unfenced-control" => control::run(context, draft).await,
         other => Err(DrillError::Store(format!("there is no drill {other}"))),
     }
 }

@@ -14,11 +14,11 @@ const MAX_PAUSES: u32 = 5;
 // By then the director has read what the worker wrote to its pipe before the pause.
 const PIPE_READ_TIME: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
-    let sleeper = scene.worker_spec("sleeper", "scheduler", "job:1").steps(5, 300).rest(200);
-    let rival = scene.worker_spec("rival", "scheduler", "job:1").steps(5, 50);
-    scene.testbed.add_toxic("latency latency=40 jitter=20")?;
-    let woken = overtake(scene, sleeper, rival).await?;
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+    let sleeper = context.worker_spec("sleeper", "scheduler", "job:1").steps(5, 300).rest(200);
+    let rival = context.worker_spec("rival", "scheduler", "job:1").steps(5, 50);
+    context.testbed.add_toxic("latency latency=40 jitter=20")?;
+    let woken = overtake(context, sleeper, rival).await?;
     draft.promise(
         "the rival is granted the name of a stopped holder, and writes",
         woken.is_some(),
@@ -27,7 +27,7 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
     let Some(woken) = woken else {
         return Ok(());
     };
-    let told = scene
+    let told = context
         .history
         .wait_for(woken, EVENT_TIMEOUT, |record| {
             record.who == "sleeper"
@@ -53,32 +53,32 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
 /// Pauses the sleeper during its work until the rival has written with a newer fence, then resumes
 /// it. Returns the position of the history at that time, or none if the rival never wrote.
 pub(super) async fn overtake(
-    scene: &mut ScenarioContext,
+    context: &mut ScenarioContext,
     sleeper: WorkerSpec,
     rival: WorkerSpec,
 ) -> Result<Option<usize>, DrillError> {
-    scene.workers.start(sleeper).await?;
-    scene.wait_until_working(0, "sleeper").await?;
-    scene.workers.start(rival).await?;
+    context.workers.start(sleeper).await?;
+    context.wait_until_working(0, "sleeper").await?;
+    context.workers.start(rival).await?;
     let mut stopped = false;
     for _ in 0..MAX_PAUSES {
-        let from = scene.history.position();
-        let work = scene.wait_until_working(from, "sleeper").await?;
-        scene.workers.pause("sleeper");
-        scene.sleep(PIPE_READ_TIME).await;
-        let history = scene.history.snapshot();
+        let from = context.history.position();
+        let work = context.wait_until_working(from, "sleeper").await?;
+        context.workers.pause("sleeper");
+        context.sleep(PIPE_READ_TIME).await;
+        let history = context.history.snapshot();
         let since = history.records.get(from..).unwrap_or_default();
         let released = since
             .iter()
             .filter(|record| record.who == "sleeper" && record.at > work.at)
             .any(|record| matches!(record.what, HistoryEntry::Releasing { .. }));
         if released {
-            scene.workers.resume("sleeper");
+            context.workers.resume("sleeper");
             continue;
         }
-        scene.record_fault("the holder is stopped, with a write on its way");
+        context.record_fault("the holder is stopped, with a write on its way");
         stopped = true;
-        let overtaken = scene
+        let overtaken = context
             .history
             .wait_for(from, super::DRILL_TTL * 3, |record| {
                 let applied =
@@ -86,10 +86,10 @@ pub(super) async fn overtake(
                 record.who == "rival" && record.at > work.at + 1_000_000_000 && applied
             })
             .await;
-        let woken = scene.history.position();
-        scene.workers.resume("sleeper");
+        let woken = context.history.position();
+        context.workers.resume("sleeper");
         if overtaken.is_some() {
-            scene.record_repair("the sleeper goes on");
+            context.record_repair("the sleeper goes on");
             return Ok(Some(woken));
         }
     }

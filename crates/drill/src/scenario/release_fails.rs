@@ -50,28 +50,31 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
 /// Lets the first release try fail and the second succeed. Returns false if the second try timed
 /// out, which must happen several times in a row to count.
 async fn fail_first_try(
-    scene: &mut ScenarioContext,
+    context: &mut ScenarioContext,
     draft: &mut VerdictBuilder,
     class: &str,
     go: u32,
 ) -> Result<bool, DrillError> {
     let who = format!("{class}-twice-{go}");
-    let orders = scene.worker_spec(&who, class, &format!("job:{who}"));
-    scene.workers.start(orders.steps(WORK_STEPS_AND_DELAY_MS.0, WORK_STEPS_AND_DELAY_MS.1).turns(1)).await?;
-    scene.require_event(0, &who, "renewed").await?;
-    let during = scene.history.position();
-    let what = scene.testbed.fail_next_request().await?;
-    scene.record_fault(&format!("{class}: {what}"));
-    let failed = scene.wait_for_event(during, EVENT_TIMEOUT, &who, "release_failed").await;
-    scene.testbed.heal().await?;
-    let healed = scene.record_repair("the store is well again");
+    let orders = context.worker_spec(&who, class, &format!("job:{who}"));
+    context
+        .workers
+        .start(orders.steps(WORK_STEPS_AND_DELAY_MS.0, WORK_STEPS_AND_DELAY_MS.1).turns(1))
+        .await?;
+    context.require_event(0, &who, "renewed").await?;
+    let during = context.history.position();
+    let what = context.testbed.fail_next_request().await?;
+    context.record_fault(&format!("{class}: {what}"));
+    let failed = context.wait_for_event(during, EVENT_TIMEOUT, &who, "release_failed").await;
+    context.testbed.heal().await?;
+    let healed = context.record_repair("the store is well again");
     // Each of these events ends the release.
     let ends = |record: &HistoryRecord| {
         let seen = transition(record).map(|seen| seen.event.as_str());
         record.who == who && matches!(seen, Some("released" | "debt" | "already_lost"))
     };
-    scene.history.wait_for(during, EVENT_TIMEOUT, ends).await;
-    let history = scene.history.snapshot();
+    context.history.wait_for(during, EVENT_TIMEOUT, ends).await;
+    let history = context.history.snapshot();
     if repaired_too_late(&who, healed, &history) {
         return Err(DrillError::WaitTimedOut(format!(
             "to heal the store before the second try of {class} ends"
@@ -146,23 +149,23 @@ fn describe_release(go: u32, released: bool, owed: bool) -> String {
 
 /// Lets every release try fail while the lease has most of its time left.
 async fn fail_all_tries(
-    scene: &mut ScenarioContext,
+    context: &mut ScenarioContext,
     draft: &mut VerdictBuilder,
     class: &str,
 ) -> Result<(), DrillError> {
     let (job, waiter) = (format!("job:{class}"), format!("waits-{class}"));
-    let before = scene.history.position();
-    let owes = scene.worker_spec(class, class, &job).turns(1);
-    scene.workers.start(owes.steps(WORK_STEPS_AND_DELAY_MS.0, WORK_STEPS_AND_DELAY_MS.1)).await?;
-    scene.wait_until_working(before, class).await?;
-    let waits = scene.worker_spec(&waiter, WAITER_CLASS, &job).rest(20);
-    scene.workers.start(waits).await?;
-    let renewed = scene.require_event(before, class, "renewed").await?;
+    let before = context.history.position();
+    let owes = context.worker_spec(class, class, &job).turns(1);
+    context.workers.start(owes.steps(WORK_STEPS_AND_DELAY_MS.0, WORK_STEPS_AND_DELAY_MS.1)).await?;
+    context.wait_until_working(before, class).await?;
+    let waits = context.worker_spec(&waiter, WAITER_CLASS, &job).rest(20);
+    context.workers.start(waits).await?;
+    let renewed = context.require_event(before, class, "renewed").await?;
 
-    let during = scene.history.position();
-    scene.testbed.cut_off().await?;
-    let cut = scene.record_fault(&format!("{class}: no release is answered"));
-    let told = scene
+    let during = context.history.position();
+    context.testbed.cut_off().await?;
+    let cut = context.record_fault(&format!("{class}: no release is answered"));
+    let told = context
         .history
         .wait_for(during, EVENT_TIMEOUT, |record| {
             record.who == class
@@ -178,12 +181,12 @@ async fn fail_all_tries(
         told.as_ref(),
         EVENT_TIMEOUT,
     );
-    let owed = scene.wait_for_event(during, EVENT_TIMEOUT, class, "debt").await;
-    scene.testbed.heal().await?;
-    let healed = scene.record_repair("releases are answered again");
-    scene.wait_for_event(during, EVENT_TIMEOUT, class, "debt_cleared").await;
-    scene.wait_for_event(during, EVENT_TIMEOUT, &waiter, "acquired").await;
-    let history = scene.history.snapshot();
+    let owed = context.wait_for_event(during, EVENT_TIMEOUT, class, "debt").await;
+    context.testbed.heal().await?;
+    let healed = context.record_repair("releases are answered again");
+    context.wait_for_event(during, EVENT_TIMEOUT, class, "debt_cleared").await;
+    context.wait_for_event(during, EVENT_TIMEOUT, &waiter, "acquired").await;
+    let history = context.history.snapshot();
     let lease = (renewed.at - transition(&renewed).and_then(|seen| seen.span).unwrap_or(0), healed);
     promise_debt_collected(class, &waiter, owed.as_ref(), lease, &history, draft);
     Ok(())

@@ -11,36 +11,36 @@ const FENCED_CLASSES: &[&str] = &["scheduler", "workflow-critical", "approval", 
 const CONTINUE_CLASS: &str = "workflow";
 const NEVER_RENEWED_CLASS: &str = "admission";
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     for class in FENCED_CLASSES.iter().chain([&CONTINUE_CLASS]) {
-        let orders = scene.worker_spec(class, class, &format!("job:{class}"));
-        scene.workers.start(orders.steps(60, 150)).await?;
+        let orders = context.worker_spec(class, class, &format!("job:{class}"));
+        context.workers.start(orders.steps(60, 150)).await?;
     }
     // Wait for one renewal, so that the deadline is no longer that of the grant.
     for class in FENCED_CLASSES.iter().chain([&CONTINUE_CLASS]) {
-        scene.require_event(0, class, "renewed").await?;
+        context.require_event(0, class, "renewed").await?;
     }
     let never =
-        scene.worker_spec(NEVER_RENEWED_CLASS, NEVER_RENEWED_CLASS, &format!("job:{NEVER_RENEWED_CLASS}"));
-    scene.workers.start(never.steps(60, 150)).await?;
-    scene.wait_until_working(0, NEVER_RENEWED_CLASS).await?;
+        context.worker_spec(NEVER_RENEWED_CLASS, NEVER_RENEWED_CLASS, &format!("job:{NEVER_RENEWED_CLASS}"));
+    context.workers.start(never.steps(60, 150)).await?;
+    context.wait_until_working(0, NEVER_RENEWED_CLASS).await?;
 
-    let during = scene.history.position();
-    scene.testbed.cut_off().await?;
-    let cut = scene.record_fault("no renewal is answered");
+    let during = context.history.position();
+    context.testbed.cut_off().await?;
+    let cut = context.record_fault("no renewal is answered");
     // Renewals that are refused at once are counted; others wait for their timeout.
-    let at_once = scene.testbed.refuses_at_once();
+    let at_once = context.testbed.refuses_at_once();
     for class in FENCED_CLASSES {
-        let stopped = scene.wait_for_event(during, EVENT_TIMEOUT, class, "abandoned").await;
-        let history = scene.history.snapshot();
+        let stopped = context.wait_for_event(during, EVENT_TIMEOUT, class, "abandoned").await;
+        let history = context.history.snapshot();
         promise_fenced(class, cut, stopped.as_ref(), &history, at_once, draft);
     }
-    scene.wait_for_event(0, EVENT_TIMEOUT, NEVER_RENEWED_CLASS, "abandoned").await;
-    promise_never_renewed(&scene.history.snapshot(), draft);
-    let unproven = scene.wait_for_event(during, EVENT_TIMEOUT, CONTINUE_CLASS, "unproven").await;
+    context.wait_for_event(0, EVENT_TIMEOUT, NEVER_RENEWED_CLASS, "abandoned").await;
+    promise_never_renewed(&context.history.snapshot(), draft);
+    let unproven = context.wait_for_event(during, EVENT_TIMEOUT, CONTINUE_CLASS, "unproven").await;
     // It continues if it checks its hold again after the lease became unproven.
     let worked = match &unproven {
-        Some(unproven) => scene
+        Some(unproven) => context
             .history
             .wait_for(during, EVENT_TIMEOUT, |record| {
                 record.at > unproven.at && record.who == CONTINUE_CLASS && is_claim(record)
@@ -54,10 +54,10 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
         worked,
         if unproven.is_some() { "unproven, and went on" } else { "never said so" },
     );
-    let after = scene.history.position();
-    scene.testbed.heal().await?;
-    scene.record_repair("renewals are answered again");
-    let over = scene
+    let after = context.history.position();
+    context.testbed.heal().await?;
+    context.record_repair("renewals are answered again");
+    let over = context
         .history
         .wait_for(after, EVENT_TIMEOUT, |record| {
             record.who == CONTINUE_CLASS
@@ -140,8 +140,8 @@ mod tests {
 
     fn kept(stopped: Option<HistoryRecord>, at_once: bool) -> bool {
         let mut draft = VerdictBuilder::default();
-        let tape = history_of(stopped.iter().cloned().collect());
-        promise_fenced("scheduler", 1, stopped.as_ref(), &tape, at_once, &mut draft);
+        let history = history_of(stopped.iter().cloned().collect());
+        promise_fenced("scheduler", 1, stopped.as_ref(), &history, at_once, &mut draft);
         draft.promises.iter().all(|promise| promise.kept)
     }
 

@@ -6,21 +6,21 @@ use super::verdict_builder::VerdictBuilder;
 use crate::fleet::DrillError;
 use crate::history::History;
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     let orders =
-        |scene: &ScenarioContext, who: &str| scene.worker_spec(who, "scheduler", "job:1").steps(3, 30);
+        |context: &ScenarioContext, who: &str| context.worker_spec(who, "scheduler", "job:1").steps(3, 30);
     for who in ["a", "b", "c"] {
-        scene.workers.start(orders(scene, who)).await?;
+        context.workers.start(orders(context, who)).await?;
     }
     for who in ["a", "b", "c"] {
-        scene.require_event(0, who, "acquired").await?;
+        context.require_event(0, who, "acquired").await?;
     }
     for (old, new) in [("a", "a2"), ("b", "b2"), ("c", "c2")] {
-        scene.record_fault(&format!("{old} is ended and {new} started in its place"));
-        let from = scene.history.position();
-        let in_order = scene.workers.end_worker(old).await.is_clean();
-        scene.workers.start(orders(scene, new)).await?;
-        let served = scene.wait_for_event(from, EVENT_TIMEOUT, new, "acquired").await.is_some();
+        context.record_fault(&format!("{old} is ended and {new} started in its place"));
+        let from = context.history.position();
+        let in_order = context.workers.end_worker(old).await.is_clean();
+        context.workers.start(orders(context, new)).await?;
+        let served = context.wait_for_event(from, EVENT_TIMEOUT, new, "acquired").await.is_some();
         draft.promise(
             &format!("{old} ends in order, {new} gets its turn"),
             in_order && served,
@@ -31,7 +31,7 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
             },
         );
     }
-    promise_nothing_lost(&scene.history.snapshot(), draft);
+    promise_nothing_lost(&context.history.snapshot(), draft);
     Ok(())
 }
 

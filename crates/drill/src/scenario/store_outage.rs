@@ -17,25 +17,25 @@ const TICK_CLASS: &str = "reconciler";
 const STORE_TIME_GRAIN: Duration = Duration::from_millis(2);
 const FAIL_OPEN_CLASS: &str = "workflow";
 
-pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
+pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilder) -> Result<(), DrillError> {
     for class in FAIL_CLOSED_CLASSES.iter().chain([&FAIL_OPEN_CLASS]) {
-        let orders = scene.worker_spec(class, class, &format!("job:{class}")).rest(100);
-        scene.workers.start(orders).await?;
+        let orders = context.worker_spec(class, class, &format!("job:{class}")).rest(100);
+        context.workers.start(orders).await?;
     }
     for class in FAIL_CLOSED_CLASSES.iter().chain([&FAIL_OPEN_CLASS]) {
-        scene.wait_until_working(0, class).await?;
+        context.wait_until_working(0, class).await?;
     }
     // Started after the first worker has had its tick. From here on both workers compete.
-    let other = scene.worker_spec("reconciler-2", TICK_CLASS, &format!("job:{TICK_CLASS}"));
-    scene.workers.start(other).await?;
+    let other = context.worker_spec("reconciler-2", TICK_CLASS, &format!("job:{TICK_CLASS}"));
+    context.workers.start(other).await?;
 
-    let during = scene.history.position();
-    scene.testbed.cut_off().await?;
-    let cut =
-        scene.record_fault(&format!("the store answers no client for {}", format_secs(scene.options.outage)));
-    scene.sleep(scene.options.outage).await;
+    let during = context.history.position();
+    context.testbed.cut_off().await?;
+    let cut = context
+        .record_fault(&format!("the store answers no client for {}", format_secs(context.options.outage)));
+    context.sleep(context.options.outage).await;
     for class in FAIL_CLOSED_CLASSES {
-        let refused = scene
+        let refused = context
             .history
             .wait_for(during, EVENT_TIMEOUT, |record| {
                 record.who == *class && is_answer(record, RecordedOutcome::Unavailable)
@@ -44,31 +44,31 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
         draft.promise(
             &format!("{class} (fail-closed): work pauses while the store is away"),
             refused.is_some(),
-            count_records(scene, during, class, "acquires refused", |record| {
+            count_records(context, during, class, "acquires refused", |record| {
                 is_answer(record, RecordedOutcome::Unavailable)
             }),
         );
     }
-    let fell = scene.wait_for_event(during, EVENT_TIMEOUT, FAIL_OPEN_CLASS, "fell_back").await;
+    let fell = context.wait_for_event(during, EVENT_TIMEOUT, FAIL_OPEN_CLASS, "fell_back").await;
     draft.promise(
         "workflow (fail-open): work goes on with a local lock, and each time is counted",
         fell.is_some(),
-        count_records(scene, during, FAIL_OPEN_CLASS, "fall-backs counted", |record| {
+        count_records(context, during, FAIL_OPEN_CLASS, "fall-backs counted", |record| {
             transition(record).is_some_and(|seen| seen.event == "fell_back")
         }),
     );
 
-    let after = scene.history.position();
-    scene.testbed.heal().await?;
-    let healed = scene.record_repair("the store answers again");
+    let after = context.history.position();
+    context.testbed.heal().await?;
+    let healed = context.record_repair("the store answers again");
     draft.promise(
         "the outage was as long as it was asked for",
-        between(cut, healed) >= scene.options.outage,
+        between(cut, healed) >= context.options.outage,
         format_secs(between(cut, healed)),
     );
     for class in FAIL_CLOSED_CLASSES.iter().chain([&FAIL_OPEN_CLASS]) {
         // By class and not by worker: the two workers of the tick class share a name.
-        let back = scene.history.wait_for(after, EVENT_TIMEOUT, |record| {
+        let back = context.history.wait_for(after, EVENT_TIMEOUT, |record| {
             transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == *class)
         });
         let back = back.await;
@@ -83,14 +83,14 @@ pub(super) async fn run(scene: &mut ScenarioContext, draft: &mut VerdictBuilder)
     }
     // Wait for two ticks, which is one whole window with a reachable store.
     let mut ticks = 0;
-    let seen = scene.history.wait_for(after, EVENT_TIMEOUT, |record| {
+    let seen = context.history.wait_for(after, EVENT_TIMEOUT, |record| {
         let tick =
             transition(record).is_some_and(|seen| seen.event == "acquired" && seen.class == TICK_CLASS);
         ticks += u32::from(tick);
         ticks == 2
     });
     seen.await;
-    promise_one_tick_per_window(&scene.history.snapshot(), draft);
+    promise_one_tick_per_window(&context.history.snapshot(), draft);
     Ok(())
 }
 
@@ -130,13 +130,13 @@ fn is_answer(record: &HistoryRecord, wanted: RecordedOutcome) -> bool {
 }
 
 fn count_records(
-    scene: &ScenarioContext,
+    context: &ScenarioContext,
     from: usize,
     who: &str,
     what: &str,
     fits: impl Fn(&HistoryRecord) -> bool,
 ) -> String {
-    let history = scene.history.snapshot();
+    let history = context.history.snapshot();
     let since = history.records.get(from..).unwrap_or_default();
     let number = since.iter().filter(|record| record.who == who && fits(record)).count();
     format!("{number} {what}")

@@ -16,18 +16,18 @@ fn shared_memory_of(pid: u32) -> Vec<String> {
     all.into_iter().filter(is_there).collect()
 }
 
-async fn server_pid(stage: &DrillTestbed) -> u32 {
-    let told: String = send_command(stage, &["INFO", "server"]).await;
+async fn server_pid(testbed: &DrillTestbed) -> u32 {
+    let told: String = send_command(testbed, &["INFO", "server"]).await;
     let pid = told.lines().find_map(|line| line.strip_prefix("process_id:"));
     pid.unwrap().trim().parse().unwrap()
 }
 
 #[tokio::test]
 async fn a_killed_server_leaves_no_shared_memory() {
-    let stage = DrillTestbed::build(&throwaway("redis"), "", &program(), true).await.unwrap();
-    assert_eq!(shared_memory_of(server_pid(&stage).await), Vec::<String>::new());
-    stage.server().restart().await.unwrap();
-    assert_eq!(shared_memory_of(server_pid(&stage).await), Vec::<String>::new());
+    let testbed = DrillTestbed::build(&throwaway("redis"), "", &program(), true).await.unwrap();
+    assert_eq!(shared_memory_of(server_pid(&testbed).await), Vec::<String>::new());
+    testbed.server().restart().await.unwrap();
+    assert_eq!(shared_memory_of(server_pid(&testbed).await), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -104,17 +104,17 @@ async fn workers_dropped_at_once_leave_no_shared_memory() {
     let at = |name: &str| folder.path().join(name);
     for number in 0..MAX_TRIES {
         let store = format!("sqlite:{}", at("locks.db").display());
-        let mut crew =
+        let mut workers =
             Workers::new(program(), &store, &at("policies"), &at("ledger"), HistoryBuffer::default());
         let orders = WorkerSpec::new(&format!("w{number}"), "scheduler", "job:1");
-        crew.start_with_prefix(&clock.command_prefix(), orders).await.unwrap();
-        let pid = crew.pids()[0];
+        workers.start_with_prefix(&clock.command_prefix(), orders).await.unwrap();
+        let pid = workers.pids()[0];
         let end = BootClock.now() + Duration::from_millis(300);
         while shared_memory_of(pid).is_empty() && BootClock.now() < end {
             std::hint::spin_loop();
         }
         let seen = !shared_memory_of(pid).is_empty();
-        drop(crew);
+        drop(workers);
         assert_eq!(shared_memory_of(pid), Vec::<String>::new(), "of process {pid}");
         if seen {
             return;

@@ -16,11 +16,11 @@ use crate::program;
 async fn assert_sweeps_own_leases_only(url: &str) {
     let given = ExternalStore::open(url).await.unwrap();
     let drilled = DrillStore::External(Arc::clone(&given));
-    let stage = DrillTestbed::build(&drilled, POLICIES, &program(), false).await.unwrap();
+    let testbed = DrillTestbed::build(&drilled, POLICIES, &program(), false).await.unwrap();
     let store = StoreUrl::parse(url).unwrap().open().unwrap();
     let locks = Locks::builder(store).without_log().build().unwrap();
     let other = "drill:leasehold-drill-OTHER:job:1";
-    let ours = stage.lock_name("job:1");
+    let ours = testbed.lock_name("job:1");
     let held = [
         locks.class("scheduler").acquire(other).await.unwrap(),
         locks.class("scheduler").acquire(ours.as_str()).await.unwrap(),
@@ -32,7 +32,7 @@ async fn assert_sweeps_own_leases_only(url: &str) {
     assert_eq!(left, [other]);
     drop(held);
     locks.shutdown(Duration::from_secs(1)).await;
-    stage.close().await;
+    testbed.close().await;
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ fn throwaway(name: &str) -> DrillStore {
 }
 
 /// Sends a command to the server of a testbed, bypassing its proxy.
-async fn send_command<T: redis::FromRedisValue>(stage: &DrillTestbed, words: &[&str]) -> T {
-    let client = redis::Client::open(stage.server().url()).unwrap();
+async fn send_command<T: redis::FromRedisValue>(testbed: &DrillTestbed, words: &[&str]) -> T {
+    let client = redis::Client::open(testbed.server().url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let mut command = redis::Cmd::new();
     for word in words {

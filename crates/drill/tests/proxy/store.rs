@@ -28,13 +28,13 @@ async fn repeated_commands_change_no_response() {
     proxy.add("repeat".parse().unwrap()).unwrap();
     let mut fences = Vec::new();
     for n in 0..10 {
-        let ask = acquire_request(&format!("job:{n}"));
-        match store.acquire(&ask, STORE_CALL_TIMEOUT).await.unwrap() {
+        let request = acquire_request(&format!("job:{n}"));
+        match store.acquire(&request, STORE_CALL_TIMEOUT).await.unwrap() {
             AcquireResponse::Granted(grant) => fences.push(grant.fence),
             other => panic!("granted expected, not {other:?}"),
         }
-        assert_eq!(store.inspect(ask.names.first(), STORE_CALL_TIMEOUT).await.unwrap().leases.len(), 1);
-        let mut other = ask;
+        assert_eq!(store.inspect(request.names.first(), STORE_CALL_TIMEOUT).await.unwrap().leases.len(), 1);
+        let mut other = request;
         other.token = acquire_request("other").token;
         assert!(matches!(store.acquire(&other, STORE_CALL_TIMEOUT).await.unwrap(), AcquireResponse::Busy(_)));
     }
@@ -52,12 +52,12 @@ async fn an_acquire_with_a_lost_reply_is_unknown_and_retryable() {
     // Connects and loads the script, so that the next command is the acquire itself.
     store.acquire(&acquire_request("warm"), STORE_CALL_TIMEOUT).await.unwrap();
     proxy.add("cut_after_forward times=1".parse().unwrap()).unwrap();
-    let ask = acquire_request("job:1");
-    let failure = store.acquire(&ask, STORE_CALL_TIMEOUT).await.unwrap_err();
+    let request = acquire_request("job:1");
+    let failure = store.acquire(&request, STORE_CALL_TIMEOUT).await.unwrap_err();
     assert!(failure.unknown, "{failure:?}");
-    let held = store.inspect(ask.names.first(), STORE_CALL_TIMEOUT).await.unwrap();
+    let held = store.inspect(request.names.first(), STORE_CALL_TIMEOUT).await.unwrap();
     let held = held.into_first().expect("the acquire was applied");
-    match store.acquire(&ask, STORE_CALL_TIMEOUT).await.unwrap() {
+    match store.acquire(&request, STORE_CALL_TIMEOUT).await.unwrap() {
         AcquireResponse::Granted(grant) => assert_eq!(Some(grant.fence), held.fence),
         other => panic!("granted expected, not {other:?}"),
     }

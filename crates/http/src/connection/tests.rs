@@ -57,47 +57,47 @@ impl Connector for FakeNetwork {
 /// A daemon and a pool with two idle connections to it.
 async fn pool_with_two_idle() -> (Arc<FakeServer>, Arc<Connections>) {
     let clock = RuntimeClock::shared();
-    let house = Arc::new(FakeServer {
+    let server = Arc::new(FakeServer {
         clock: Arc::clone(&clock),
         connections_opened: AtomicUsize::new(0),
         dead_connections: AtomicUsize::new(0),
     });
-    let dial = Arc::new(FakeNetwork(Arc::clone(&house)));
+    let dial = Arc::new(FakeNetwork(Arc::clone(&server)));
     let parts = Environment::new(clock, OsRandom::shared(), dial);
     let options = HttpOptions::parse("http://daemon:7070").unwrap();
     let connections = Arc::new(Connections::new(options, parts).unwrap());
     let (one, two) = tokio::join!(connections.get("/one"), connections.get("/two"));
     assert_eq!((one.unwrap().status, two.unwrap().status), (200, 200));
-    assert_eq!(house.connections_opened.load(Ordering::Relaxed), 2);
-    house.clock.sleep(SECOND).await;
-    (house, connections)
+    assert_eq!(server.connections_opened.load(Ordering::Relaxed), 2);
+    server.clock.sleep(SECOND).await;
+    (server, connections)
 }
 
 /// Dead connections cannot be told apart, but those silent since one died are not tried one by one.
 #[tokio::test(start_paused = true)]
 async fn a_vanished_machine_costs_one_request() {
-    let (house, connections) = pool_with_two_idle().await;
-    house.dead_connections.store(2, Ordering::Relaxed);
-    let soon = || house.clock.now() + SECOND;
-    let lost = run_until(&*house.clock, soon(), connections.get("/lost")).await;
+    let (server, connections) = pool_with_two_idle().await;
+    server.dead_connections.store(2, Ordering::Relaxed);
+    let soon = || server.clock.now() + SECOND;
+    let lost = run_until(&*server.clock, soon(), connections.get("/lost")).await;
     assert!(lost.is_none(), "nothing can be known of it yet");
-    let next = run_until(&*house.clock, soon(), connections.get("/next")).await;
+    let next = run_until(&*server.clock, soon(), connections.get("/next")).await;
     assert_eq!(next.expect("not on a dead one again").unwrap().status, 200);
-    assert_eq!(house.connections_opened.load(Ordering::Relaxed), 3);
+    assert_eq!(server.connections_opened.load(Ordering::Relaxed), 3);
 }
 
 /// A cancelled request says nothing about connections that were used successfully in the meantime.
 #[tokio::test(start_paused = true)]
 async fn connections_used_since_are_kept() {
-    let (house, connections) = pool_with_two_idle().await;
+    let (server, connections) = pool_with_two_idle().await;
     let slow = tokio::spawn({
         let connections = Arc::clone(&connections);
         async move { connections.get("/slow").await.map(|_| ()) }
     });
-    house.clock.sleep(SECOND).await;
+    server.clock.sleep(SECOND).await;
     assert_eq!(connections.get("/quick").await.unwrap().status, 200);
     slow.abort();
     assert!(slow.await.unwrap_err().is_cancelled());
     assert_eq!(connections.get("/quick").await.unwrap().status, 200);
-    assert_eq!(house.connections_opened.load(Ordering::Relaxed), 2, "on the one that answered");
+    assert_eq!(server.connections_opened.load(Ordering::Relaxed), 2, "on the one that answered");
 }

@@ -197,8 +197,8 @@ impl Job {
         let mut change =
             JobChange::with_state(self, JobState::Pending, format!("approved by {by}: {reason}"));
         change.job.decision = Some(Decision { approved: true, by: by.to_owned(), reason: reason.to_owned() });
-        let mail = dispatch_message(&change.job, Duration::ZERO);
-        change.messages.push(mail);
+        let message = dispatch_message(&change.job, Duration::ZERO);
+        change.messages.push(message);
         change
     }
 

@@ -45,8 +45,8 @@ async fn send_to_engine(
     for doc in docs {
         // The version in the id: while the run does not change, repeated ticks send nothing new.
         let id = format!("{verb}:{}:{}", doc.id, doc.version);
-        let mail = crate::workflow::run_message(&doc.id, &id, &json!({"verb": verb}), Duration::ZERO);
-        sent += usize::from(writer.publish(hold, &mail).await?);
+        let message = crate::workflow::run_message(&doc.id, &id, &json!({"verb": verb}), Duration::ZERO);
+        sent += usize::from(writer.publish(hold, &message).await?);
     }
     Ok(sent)
 }

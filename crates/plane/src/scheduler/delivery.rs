@@ -43,7 +43,7 @@ impl FencedWriter {
             Err(PlaneError::Busy { .. }) => self.redeliver(delivery, busy, "busy").await,
             Err(PlaneError::Refused(_)) => self.redeliver(delivery, busy, "conflict").await,
             Err(other) => {
-                tracing::warn!(mail = %delivery.id, error = %other, "will be delivered again");
+                tracing::warn!(message = %delivery.id, error = %other, "will be delivered again");
                 self.redeliver(delivery, error, "error").await;
             }
         }

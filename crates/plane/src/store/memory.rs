@@ -184,8 +184,8 @@ impl PlaneStore for MemoryPlane {
                 tables.store_revision(entry, &write.id, now);
             }
         }
-        for mail in &write.messages {
-            tables.enqueue(mail, now);
+        for message in &write.messages {
+            tables.enqueue(message, now);
         }
         Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
     }

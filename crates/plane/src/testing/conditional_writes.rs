@@ -137,7 +137,7 @@ pub async fn all_of_a_write_or_nothing(store: SharedPlaneStore) {
     assert!(store.read(DocumentKind::Job, "y").await.unwrap().is_none());
     let mut taken: Vec<_> = store.receive(Queue::Jobs, 10, STORE_WAIT_TIMEOUT).await.unwrap();
     taken.sort_by(|a, b| a.id.cmp(&b.id));
-    let names: Vec<_> = taken.iter().map(|mail| mail.id.as_str()).collect();
+    let names: Vec<_> = taken.iter().map(|message| message.id.as_str()).collect();
     assert_eq!(names, ["m1", "m2"]);
 }
 

@@ -53,7 +53,7 @@ pub async fn mail_goes_to_one_taker(store: SharedPlaneStore) {
     for taker in takers {
         let taken = taker.await.unwrap();
         assert!(taken.len() <= 7, "no more than wanted");
-        all.extend(taken.into_iter().map(|mail| mail.id));
+        all.extend(taken.into_iter().map(|message| message.id));
     }
     assert_eq!(all.len(), 40);
     all.sort();

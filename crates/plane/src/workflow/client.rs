@@ -254,8 +254,8 @@ impl Plane {
     }
 
     async fn send_to_engine(&self, run: &str, name: &str, order: &Value) -> Result<(), PlaneError> {
-        let mail = run_message(run, name, order, Duration::ZERO);
-        self.writer.call(self.writer.store.send(&mail)).await?;
+        let message = run_message(run, name, order, Duration::ZERO);
+        self.writer.call(self.writer.store.send(&message)).await?;
         Ok(())
     }
 }

@@ -123,14 +123,14 @@ async fn the_writer_itself_does_not_acknowledge_or_publish() {
     let writer = parts.plane.writer();
     let acked = writer.ack(&hold, &taken[0]).await;
     assert!(matches!(acked, Err(PlaneError::Lost(_))), "{acked:?}");
-    let mail = Message {
+    let message = Message {
         queue: Queue::Jobs,
         id: "m".into(),
         document_id: "j".into(),
         body: "{}".into(),
         due_in: PAST_ANY_LEASE,
     };
-    let sent = writer.publish(&hold, &mail).await;
+    let sent = writer.publish(&hold, &message).await;
     assert!(matches!(sent, Err(PlaneError::Lost(_))), "{sent:?}");
     assert_no_changes_after_sleep(&parts);
 }

@@ -40,9 +40,9 @@ fn failing_job(backoff: Duration) -> JobSpec {
 /// Removes all due messages, as if the store had lost them. Returns their ids.
 async fn lose_due_messages(fixture: &Fixture) -> Vec<String> {
     let mut lost = Vec::new();
-    for mail in fixture.memory.receive(Queue::Jobs, 100, PAST_ANY_LEASE).await.unwrap() {
-        assert!(fixture.memory.settle(&mail, Disposition::Ack).await.unwrap());
-        lost.push(mail.id);
+    for message in fixture.memory.receive(Queue::Jobs, 100, PAST_ANY_LEASE).await.unwrap() {
+        assert!(fixture.memory.settle(&message, Disposition::Ack).await.unwrap());
+        lost.push(message.id);
     }
     lost
 }

@@ -286,8 +286,8 @@ async fn a_dead_owners_job_is_taken_over_within_ttl_and_one_poll() {
     let job = writer.apply(&hold, &job, job.dispatch(owner.clone())).await.unwrap();
     writer.apply(&hold, &job, job.start(owner, None)).await.unwrap();
     let visible = victim.plane.settings().visibility_timeout;
-    for mail in victim.store.receive(Queue::Jobs, 10, visible).await.unwrap() {
-        assert!(writer.ack(&hold, &mail).await.unwrap());
+    for message in victim.store.receive(Queue::Jobs, 10, visible).await.unwrap() {
+        assert!(writer.ack(&hold, &message).await.unwrap());
     }
     // It has worked for a while: the takeover time counts from the end of its lease, not from its start.
     fixture.pass(Duration::from_secs(300)).await;

@@ -101,8 +101,8 @@ fn pull_job(id: &str) -> JobSpec {
 async fn submit_and_handle(plane: &Plane, store: &SharedPlaneStore, scheduler: &Scheduler, id: &str) {
     plane.submit(pull_job(id)).await.unwrap();
     let taken = store.receive(Queue::Jobs, 100, plane.settings().visibility_timeout).await;
-    for mail in taken.unwrap() {
-        scheduler.handle_delivery(&mail).await;
+    for message in taken.unwrap() {
+        scheduler.handle_delivery(&message).await;
     }
 }
 

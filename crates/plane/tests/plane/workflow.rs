@@ -201,8 +201,8 @@ async fn lost_results_are_recovered() {
     parts.deliver_due().await;
     // The result messages get lost.
     use leasehold_plane::store::{Disposition, PlaneStore, Queue};
-    for mail in fixture.memory.receive(Queue::Runs, 10, Duration::ZERO).await.unwrap() {
-        fixture.memory.settle(&mail, Disposition::Ack).await.unwrap();
+    for message in fixture.memory.receive(Queue::Runs, 10, Duration::ZERO).await.unwrap() {
+        fixture.memory.settle(&message, Disposition::Ack).await.unwrap();
     }
     let replica = parts.replica(executors());
     until_run(&fixture, &parts, |run| run.steps["build"].status == StepStatus::Done).await;

@@ -66,8 +66,8 @@ impl TestbedFactory for RedisTestbeds {
             return Err(TestbedError::NotDrillable(format!("{shown} {why}")));
         }
         let address = resolve_address(url).await?;
-        let bed = RedisTestbed { own: None, url: url.to_owned(), address };
-        let marked = bed.command::<bool>(&["EXISTS", DRILLABLE_MARK]);
+        let testbed = RedisTestbed { own: None, url: url.to_owned(), address };
+        let marked = testbed.command::<bool>(&["EXISTS", DRILLABLE_MARK]);
         let marked = match run_until(&BootClock, BootClock.now() + ATTACH_TIMEOUT, marked).await {
             Some(answer) => answer.map_err(|error| TestbedError::Store(format!("{shown}: {error}")))?,
             None => return Err(TestbedError::Store(format!("{shown}: no answer"))),
@@ -75,7 +75,7 @@ impl TestbedFactory for RedisTestbeds {
         if !marked {
             return Err(TestbedError::not_marked(&shown, &format!("redis-cli SET {DRILLABLE_MARK} yes")));
         }
-        Ok(Box::new(bed))
+        Ok(Box::new(testbed))
     }
 }
 

@@ -34,7 +34,7 @@ async fn r18_the_documented_user_can_do_everything_we_do() {
     let (store, other) = (open(&url), open(&url));
     let (mine, waiter) = (token(), token());
     let granted = expect_granted(&store, &acquire_request("a", &mine)).await;
-    let bell = other.listen(&name("a"), &waiter);
+    let notifier = other.listen(&name("a"), &waiter);
     assert!(expect_busy(&other, &queue_request("a", &waiter)).await.queued);
     assert!(matches!(
         renew(&store, renew_request("a", &mine, granted)).await,
@@ -43,7 +43,7 @@ async fn r18_the_documented_user_can_do_everything_we_do() {
     assert_eq!(store.inspect(&name("a"), CALL_TIMEOUT).await.unwrap().into_first().unwrap().waiters, Some(1));
     assert_eq!(store.list("", 10, CALL_TIMEOUT).await.unwrap().leases.len(), 1);
     assert_eq!(release(&store, "a", &mine).await, ReleaseResponse::Released);
-    bell.notified().await;
+    notifier.notified().await;
     assert!(matches!(
         other.acquire(&queue_request("a", &waiter), CALL_TIMEOUT).await.unwrap(),
         AcquireResponse::Granted(_)
@@ -162,7 +162,7 @@ async fn r12_a_right_that_is_missed_inside_a_script_stays_unknown() {
     let _: () = run_command(&mut raw_connection(&server).await, "ACL SETUSER locks -del").await;
     let (store, mine) = (open(&url), token());
     expect_granted(&store, &acquire_request("a", &mine)).await;
-    let giving = ReleaseRequest::by_owner(name("a"), mine);
-    let failure = store.release(&giving, CALL_TIMEOUT).await.unwrap_err();
+    let request = ReleaseRequest::by_owner(name("a"), mine);
+    let failure = store.release(&request, CALL_TIMEOUT).await.unwrap_err();
     assert!(failure.unknown && failure.kind == StoreErrorKind::Denied, "{failure}");
 }

@@ -51,9 +51,9 @@ async fn an_uncontended_acquire_is_one_round_trip_and_three_calls() {
     release(&store, "a", &mine).await;
     reset(&mut cli).await;
     // With a floor, as sent by a client that has held this name before.
-    let mut asking = acquire_request("a", &token());
-    asking.floor = Some(last);
-    expect_granted(&store, &asking).await;
+    let mut acquire = acquire_request("a", &token());
+    acquire.floor = Some(last);
+    expect_granted(&store, &acquire).await;
     assert_eq!(
         count_calls(&mut cli).await,
         call_counts(&[("evalsha", 1), ("incr", 1), ("mget", 1), ("set", 1)])
@@ -79,12 +79,12 @@ async fn the_clock_is_read_once_per_slot_and_floors_of_other_slots_are_kept_to()
     let mut floor = None;
     for round in 0..10 {
         for text in ["a", "b"] {
-            let mut ask = acquire_request(text, &token());
-            ask.floor = floor;
-            let granted = expect_granted(&store, &ask).await;
+            let mut request = acquire_request(text, &token());
+            request.floor = floor;
+            let granted = expect_granted(&store, &request).await;
             assert!(Some(granted.fence) > floor, "round {round}");
             floor = Some(granted.fence);
-            release(&store, text, &ask.token).await;
+            release(&store, text, &request.token).await;
         }
     }
     let counted = count_calls(&mut cli).await;

@@ -102,8 +102,8 @@ async fn r04_a_release_that_was_applied_but_not_answered_is_unknown_then_not_own
     let mine = token();
     expect_granted(&store, &acquire_request("a", &mine)).await;
     proxy.set_fault(Fault::CutAfterForward);
-    let giving = ReleaseRequest::by_owner(name("a"), mine.clone());
-    assert!(store.release(&giving, CALL_TIMEOUT).await.unwrap_err().unknown);
+    let request = ReleaseRequest::by_owner(name("a"), mine.clone());
+    assert!(store.release(&request, CALL_TIMEOUT).await.unwrap_err().unknown);
     proxy.set_fault(Fault::None);
     assert_eq!(release(&store, "a", &mine).await, ReleaseResponse::NotOwned);
 }
@@ -269,8 +269,8 @@ async fn blocked_request_connection_does_not_delay_renewals() {
     let (plain, mine) = (open(&server.url()), token());
     let granted = expect_granted(&plain, &acquire_request("a", &mine)).await;
     // No replica will ever confirm, so this call keeps its connection blocked on the server.
-    let (asked, asking) = (acquire_request("b", &token()), std::sync::Arc::clone(&patient));
-    let blocked = tokio::spawn(async move { asking.acquire(&asked, CALL_TIMEOUT * 10).await });
+    let (asked, acquire) = (acquire_request("b", &token()), std::sync::Arc::clone(&patient));
+    let blocked = tokio::spawn(async move { acquire.acquire(&asked, CALL_TIMEOUT * 10).await });
     let cli = raw_connection(&server).await;
     eventually("the asking connection waits", || {
         let mut cli = cli.clone();

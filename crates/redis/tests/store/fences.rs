@@ -72,11 +72,11 @@ async fn r08_a_server_whose_clock_went_back_stays_above_what_the_client_has_seen
     // As if that fence had been issued an hour ahead of the server's current clock.
     let ahead = Fence::new(seen.get() + 3_600_000_000).unwrap();
     let _: () = run_command(&mut cli, "FLUSHALL").await;
-    let mut asking = acquire_request("a", &token());
-    asking.floor = Some(ahead);
-    let next = expect_granted(&store, &asking).await.fence;
+    let mut acquire = acquire_request("a", &token());
+    acquire.floor = Some(ahead);
+    let next = expect_granted(&store, &acquire).await.fence;
     assert!(next > ahead, "{next} is not above {ahead}");
-    release(&store, "a", &asking.token).await;
+    release(&store, "a", &acquire.token).await;
     // The counter keeps it for clients that do not know that floor.
     assert!(expect_granted(&store, &acquire_request("a", &token())).await.fence > next);
 }
@@ -103,16 +103,16 @@ async fn r19_fences_keep_every_digit_up_to_the_largest_and_then_stop() {
     let server = server().await;
     let (store, mut cli) = (open(&server.url()), raw_connection(&server).await);
     let mine = token();
-    let mut asking = acquire_request("a", &mine);
-    asking.floor = Fence::new(Fence::MAX.get() - 3);
+    let mut acquire = acquire_request("a", &mine);
+    acquire.floor = Fence::new(Fence::MAX.get() - 3);
     for below in [2, 1, 0] {
-        asking.token = token();
-        let fence = expect_granted(&store, &asking).await.fence;
+        acquire.token = token();
+        let fence = expect_granted(&store, &acquire).await.fence;
         assert_eq!(fence.get(), Fence::MAX.get() - below);
         let value: String = run_command(&mut cli, "GET lock:a").await;
         assert!(value.ends_with(&format!("|{}", Fence::MAX.get() - below)), "no exponent, no rounding");
-        release(&store, "a", &asking.token).await;
-        asking.floor = None;
+        release(&store, "a", &acquire.token).await;
+        acquire.floor = None;
     }
     let failure = store.acquire(&acquire_request("a", &token()), CALL_TIMEOUT).await.unwrap_err();
     assert!(!failure.unknown && failure.kind == StoreErrorKind::Corrupt, "{failure}");
@@ -121,9 +121,9 @@ async fn r19_fences_keep_every_digit_up_to_the_largest_and_then_stop() {
     // A server that has lost the counter must not issue the largest fence again
     // to a client that has seen it.
     let _: () = run_command(&mut cli, "FLUSHALL").await;
-    asking = acquire_request("a", &token());
-    asking.floor = Some(Fence::MAX);
-    let failure = store.acquire(&asking, CALL_TIMEOUT).await.unwrap_err();
+    acquire = acquire_request("a", &token());
+    acquire.floor = Some(Fence::MAX);
+    let failure = store.acquire(&acquire, CALL_TIMEOUT).await.unwrap_err();
     assert!(!failure.unknown && failure.kind == StoreErrorKind::Corrupt, "{failure}");
     assert_eq!(run_command::<Option<String>>(&mut cli, "GET lock:a").await, None);
 }

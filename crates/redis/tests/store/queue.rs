@@ -120,7 +120,7 @@ async fn trap_19_dead_and_expired_waiters_are_skipped() {
     let mut brief = queue_request("a", &expired);
     brief.queue = Some(Duration::from_millis(50));
     assert!(expect_busy(&store, &brief).await.queued);
-    let (_live, bell) = listen_and_queue(&store, "a").await;
+    let (_live, notifier) = listen_and_queue(&store, "a").await;
 
     let place: String =
         run_command(&mut cli, &format!("HGET lh1:place:{{lock:a}} {}", expired.expose())).await;
@@ -135,7 +135,7 @@ async fn trap_19_dead_and_expired_waiters_are_skipped() {
     })
     .await;
     assert_eq!(release(&store, "a", &holder).await, ReleaseResponse::Released);
-    assert!(is_woken(&bell).await);
+    assert!(is_woken(&notifier).await);
 }
 
 #[tokio::test]
@@ -187,8 +187,8 @@ async fn trap_18_five_hundred_waiters_one_release_wakes_one() {
     let _: () = run_command(&mut cli, "CONFIG RESETSTAT").await;
     for index in 0..waiters.len() {
         assert_eq!(release(&store, "a", &holder).await, ReleaseResponse::Released);
-        let (mine, bell) = &waiters[index];
-        assert!(is_woken(bell).await, "a lost wake-up at {index}");
+        let (mine, notifier) = &waiters[index];
+        assert!(is_woken(notifier).await, "a lost wake-up at {index}");
         if let Some((_, next)) = waiters.get(index + 1) {
             assert!(is_not_woken_yet(next).await, "two were woken at {index}");
         }

@@ -57,7 +57,7 @@ async fn r20_a_replica_does_not_say_that_a_lease_is_not_owned() {
     let granted = expect_granted(&store, &acquire_request("theirs", &mine)).await;
     for text in ["theirs", "free"] {
         let seen = ReleaseRequest::by_operator(name(text), Fence::MIN);
-        for giving in [
+        for request in [
             None,
             Some(ReleaseRequest::by_owner(name(text), other.clone())),
             Some(ReleaseRequest::undo(name(text), other.clone())),
@@ -68,15 +68,15 @@ async fn r20_a_replica_does_not_say_that_a_lease_is_not_owned() {
             renew(&store, renew_request("theirs", &mine, granted)).await;
             release(&store, "warm", &other).await;
             let _: () = run_command(&mut cli, "REPLICAOF 127.0.0.1 1").await;
-            let failure = match &giving {
-                Some(giving) => store.release(giving, CALL_TIMEOUT).await.unwrap_err(),
+            let failure = match &request {
+                Some(request) => store.release(request, CALL_TIMEOUT).await.unwrap_err(),
                 None => {
                     let batch = [renew_request(text, &other, granted)];
                     store.renew(&batch, CALL_TIMEOUT).await.pop().unwrap().unwrap_err()
                 }
             };
             assert_definite(&failure, StoreErrorKind::ReadOnly);
-            assert!(failure.message().contains("READONLY"), "{giving:?}: {failure}");
+            assert!(failure.message().contains("READONLY"), "{request:?}: {failure}");
             let _: () = run_command(&mut cli, "REPLICAOF NO ONE").await;
         }
     }

@@ -107,9 +107,9 @@ impl App {
     pub(crate) async fn with_timeout<T>(
         &self,
         within: Duration,
-        asking: impl Future<Output = Result<T, StoreError>>,
+        acquire: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        bounded_call(&*self.clock, within, asking).await
+        bounded_call(&*self.clock, within, acquire).await
     }
 
     /// What core's drivers need: the store, time and randomness.

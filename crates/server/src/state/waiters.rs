@@ -50,16 +50,16 @@ impl Waiters {
             table
                 .listeners
                 // A listener with another owner is still awaited by a request, whatever its age.
-                .retain(|_, bell| now < bell.until || Arc::strong_count(&bell.listener) > 1);
+                .retain(|_, notifier| now < notifier.until || Arc::strong_count(&notifier.listener) > 1);
         }
         let until = now + keep + LISTENER_GRACE;
-        if let Some(bell) = table.listeners.get_mut(token.expose()) {
-            bell.until = bell.until.max(until);
-            return Arc::clone(&bell.listener);
+        if let Some(notifier) = table.listeners.get_mut(token.expose()) {
+            notifier.until = notifier.until.max(until);
+            return Arc::clone(&notifier.listener);
         }
         let listener = Arc::new(store.listen(name, token));
-        let bell = WaiterListener { listener: Arc::clone(&listener), until };
-        table.listeners.insert(token.expose().to_owned(), bell);
+        let notifier = WaiterListener { listener: Arc::clone(&listener), until };
+        table.listeners.insert(token.expose().to_owned(), notifier);
         listener
     }
 

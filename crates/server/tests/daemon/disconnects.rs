@@ -159,8 +159,9 @@ async fn a_stopping_daemon_undoes_its_own_acquires() {
     let mut daemon = plan.start().await;
     chaos.acquire().lose_reply(100);
     chaos.release().fail_next(2);
-    let ask = json!({"id": "h1", "name": "job:1", "class": "approval", "wait_ms": 0, "heartbeat_ms": 30_000});
-    let lost = daemon.post("/v1/holds", ask).await;
+    let request =
+        json!({"id": "h1", "name": "job:1", "class": "approval", "wait_ms": 0, "heartbeat_ms": 30_000});
+    let lost = daemon.post("/v1/holds", request).await;
     assert_eq!(lost.status, 503, "{lost:?}");
     daemon.stop().await;
     assert_eq!(chaos.applied(StoreOp::Release), 1);

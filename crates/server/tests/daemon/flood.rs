@@ -63,10 +63,10 @@ async fn open_without_body(daemon: &Daemon) -> TcpStream {
 
 /// Opens `count` connections that got a reply and then stay idle.
 async fn open_idle(daemon: &Daemon, count: usize) -> Vec<TcpStream> {
-    let ask = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
+    let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
     let mut idle = Vec::new();
     eventually("connections that are kept", async || {
-        let (reply, stream) = first_reply(daemon, &ask).await;
+        let (reply, stream) = first_reply(daemon, &request).await;
         if reply.status == 200 && reply.header("connection").is_none() {
             idle.push(stream);
         }
@@ -237,13 +237,13 @@ async fn waiting_requests_leave_room_for_renewals() {
     let daemon = plan.start().await;
     let calm = async |verb: &str, body| {
         let path = format!("/v1/locks/team:1/{verb}");
-        let asking = daemon.call("POST", &path, Some(&tokens[1]), Some(body));
-        within("an answer", asking).await
+        let acquire = daemon.call("POST", &path, Some(&tokens[1]), Some(body));
+        within("an answer", acquire).await
     };
     let mine = calm("acquire", json!({})).await.ok();
 
-    let ask = request(&daemon, "/v1/locks/team:1/acquire", Some(&tokens[0]), &json!({"wait_ms": 60_000}));
-    let mut waiting = send_many(&daemon, 8, &ask).await;
+    let request = request(&daemon, "/v1/locks/team:1/acquire", Some(&tokens[0]), &json!({"wait_ms": 60_000}));
+    let mut waiting = send_many(&daemon, 8, &request).await;
     // One identity may use half of the wait slots, which are three quarters of the connections.
     // Further requests are refused and their connections closed.
     for _ in 3..8 {
@@ -264,16 +264,16 @@ async fn hold_requests_count_against_their_callers_share() {
     let tokens = plan.identities(&[("flood", &["hold:team"]), ("calm", &["hold:team"])]);
     let daemon = plan.start().await;
     let calm = async |path: &str, body| {
-        let asking = daemon.call("POST", path, Some(&tokens[1]), Some(body));
-        within("an answer", asking).await
+        let acquire = daemon.call("POST", path, Some(&tokens[1]), Some(body));
+        within("an answer", acquire).await
     };
     calm("/v1/locks/team:1/acquire", json!({})).await.ok();
 
     // All requests use unreserved connections. One identity may use half of the wait slots, which
     // are three quarters of the connections.
     let want = json!({"name": "team:1", "wait_ms": 60_000});
-    let ask = request(&daemon, "/v1/holds", Some(&tokens[0]), &want);
-    let mut waiting = send_many(&daemon, 9, &ask).await;
+    let request = request(&daemon, "/v1/holds", Some(&tokens[0]), &want);
+    let mut waiting = send_many(&daemon, 9, &request).await;
     for _ in 6..9 {
         let told = within("one to be told", waiting.next()).await.unwrap();
         assert_eq!((told.status, told.code().as_str()), (429, "too_many_waiters"));

@@ -10,14 +10,14 @@ use crate::fixture::{Daemon, eventually};
 #[tokio::test]
 async fn create_show_heartbeat_delete() {
     let daemon = Daemon::start().await;
-    let ask = json!({"id": "a1", "name": "job:1", "holder": "w1", "heartbeat_ms": 30_000});
-    let begun = daemon.post("/v1/holds", ask.clone()).await;
+    let request = json!({"id": "a1", "name": "job:1", "holder": "w1", "heartbeat_ms": 30_000});
+    let begun = daemon.post("/v1/holds", request.clone()).await;
     assert_eq!(begun.status, 201, "{begun:?}");
     let hold = begun.json();
     assert_eq!((&hold["id"], &hold["standing"]), (&json!("a1"), &json!("proven")));
     assert!((20_000..=30_000).contains(&hold["valid_ms"].as_u64().unwrap()), "{hold}");
     // A repeated request returns the same hold.
-    let again = daemon.post("/v1/holds", ask).await;
+    let again = daemon.post("/v1/holds", request).await;
     assert_eq!((again.status, &again.json()["fence"]), (200, &hold["fence"]));
     // Other clients see the holder.
     let shown = daemon.get("/v1/locks/job:1").await.ok();
@@ -67,13 +67,13 @@ async fn the_hold_of_a_silent_client_ends() {
 #[tokio::test]
 async fn promised_time_never_exceeds_the_lease() {
     let daemon = Daemon::start().await;
-    let ask = json!({"id": "h", "name": "job:1", "ttl_ms": 20_000, "heartbeat_ms": 60_000});
+    let request = json!({"id": "h", "name": "job:1", "ttl_ms": 20_000, "heartbeat_ms": 60_000});
     for (method, path, body) in [
-        ("POST", "/v1/holds", Some(&ask)),
+        ("POST", "/v1/holds", Some(&request)),
         ("POST", "/v1/holds/h/heartbeat", None),
         ("GET", "/v1/holds/h", None),
         // The same request repeated.
-        ("POST", "/v1/holds", Some(&ask)),
+        ("POST", "/v1/holds", Some(&request)),
     ] {
         let told = daemon.call(method, path, None, body.cloned()).await.ok();
         let valid = told["valid_ms"].as_u64().unwrap();
@@ -88,13 +88,13 @@ async fn promised_time_never_exceeds_the_lease() {
 #[tokio::test]
 async fn a_continuing_client_learns_how_long_it_is_alone() {
     let daemon = Daemon::start().await;
-    let ask =
+    let request =
         json!({"id": "h", "class": "workflow", "name": "run:1", "ttl_ms": 20_000, "heartbeat_ms": 60_000});
     for (method, path, body) in [
-        ("POST", "/v1/holds", Some(&ask)),
+        ("POST", "/v1/holds", Some(&request)),
         ("POST", "/v1/holds/h/heartbeat", None),
         ("GET", "/v1/holds/h", None),
-        ("POST", "/v1/holds", Some(&ask)),
+        ("POST", "/v1/holds", Some(&request)),
     ] {
         let told = daemon.call(method, path, None, body.cloned()).await.ok();
         let (valid, proven) = (told["valid_ms"].as_u64().unwrap(), told["proven_ms"].as_u64().unwrap());

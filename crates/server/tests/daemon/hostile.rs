@@ -247,7 +247,7 @@ async fn half_closed_and_reset_connections() {
     let mine = daemon.post("/v1/locks/job:1/acquire", json!({})).await.ok();
     let waiters = async || daemon.get("/v1/locks/job:1").await.ok()["waiters"].clone();
     let body = r#"{"wait_ms":60000}"#;
-    let ask = format!(
+    let request = format!(
         "POST /v1/locks/job:1/acquire HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         daemon.address,
         body.len()
@@ -256,7 +256,7 @@ async fn half_closed_and_reset_connections() {
         let mut gone = Vec::new();
         for _ in 0..20 {
             let mut stream = daemon.connect().await;
-            stream.write_all(ask.as_bytes()).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
             gone.push(stream);
         }
         eventually("waiters", async || waiters().await == 20).await;

@@ -52,15 +52,15 @@ async fn a_wrong_token_gets_410_and_changes_nothing() {
 #[tokio::test]
 async fn asking_again_with_an_id_returns_the_same_grant() {
     let daemon = Daemon::start().await;
-    let ask = json!({"id": "3f0c", "holder": "me"});
-    let first = daemon.post("/v1/locks/demo/acquire", ask.clone()).await.ok();
-    assert_eq!(daemon.post("/v1/locks/demo/acquire", ask.clone()).await.ok(), first);
+    let request = json!({"id": "3f0c", "holder": "me"});
+    let first = daemon.post("/v1/locks/demo/acquire", request.clone()).await.ok();
+    assert_eq!(daemon.post("/v1/locks/demo/acquire", request.clone()).await.ok(), first);
     // Another id counts as another caller.
     let other = json!({"id": "3f0d", "holder": "me"});
     assert_eq!(daemon.post("/v1/locks/demo/acquire", other).await.code(), "busy");
     daemon.post("/v1/locks/demo/release", json!({"token": first["token"]})).await.ok();
     // A late repetition must not re-acquire what was released.
-    let late = daemon.post("/v1/locks/demo/acquire", ask).await;
+    let late = daemon.post("/v1/locks/demo/acquire", request).await;
     assert_eq!((late.status, late.code().as_str()), (410, "void"));
     assert_eq!(daemon.get("/v1/locks/demo").await.ok()["held"], false);
 }
@@ -172,9 +172,9 @@ async fn the_largest_documented_batch_of_renewals_fits_a_request() {
     let holder = "h".repeat(128);
     let mut items = Vec::new();
     for at in 0..200 {
-        let ask = json!({"holder": holder, "ttl_ms": 600_000});
+        let request = json!({"holder": holder, "ttl_ms": 600_000});
         let path = format!("/v1/locks/{}/acquire", name(at).replace('é', "%C3%A9"));
-        let granted = daemon.post(&path, ask).await.ok();
+        let granted = daemon.post(&path, request).await.ok();
         items.push(json!({
             "name": name(at), "token": granted["token"], "fence": granted["fence"],
             "ttl_ms": 600_000, "lock_delay_ms": 86_400_000,
@@ -198,24 +198,24 @@ async fn fences_grow_although_the_store_lost_its_counter() {
     let daemon = plan.start().await;
     let fence = |reply: &Value| reply["fence"].as_str().unwrap().parse::<u64>().unwrap();
     let first = fence(&daemon.post("/v1/locks/first/acquire", json!({})).await.ok());
-    let asks = [("once", json!({})), ("waits", json!({"wait_ms": 50}))];
+    let requests = [("once", json!({})), ("waits", json!({"wait_ms": 50}))];
     let mut seen = Vec::new();
-    for (name, ask) in &asks {
+    for (name, request) in &requests {
         // Two days ahead of the clock, which alone would give such a fence only then.
         let token = Token::parse(&format!("x|scheduler|{}", "0".repeat(32))).unwrap();
         let ttl = Ttl::new(Duration::from_secs(3600)).unwrap();
         let mut ahead = AcquireRequest::new(Name::new(name).unwrap(), token, ttl);
         ahead.floor = Fence::new(first + 48 * 3_600_000_000);
         daemon.store.acquire(&ahead, Duration::from_secs(60)).await.unwrap();
-        let busy = daemon.post(&format!("/v1/locks/{name}/acquire"), ask.clone()).await;
+        let busy = daemon.post(&format!("/v1/locks/{name}/acquire"), request.clone()).await;
         assert_eq!(busy.code(), "busy");
         seen.push(fence(&busy.json()));
     }
     for ending in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{file}{ending}"));
     }
-    for ((name, ask), seen) in asks.into_iter().zip(seen) {
-        let next = daemon.post(&format!("/v1/locks/{name}/acquire"), ask).await.ok();
+    for ((name, request), seen) in requests.into_iter().zip(seen) {
+        let next = daemon.post(&format!("/v1/locks/{name}/acquire"), request).await.ok();
         assert!(fence(&next) > seen, "{next} after {seen}");
     }
 }

@@ -82,8 +82,8 @@ async fn the_table_has_every_route() {
 async fn response_head(daemon: &Daemon, path: &str, token: Option<&str>) -> Reply {
     let token = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
     let mut stream = daemon.connect().await;
-    let ask = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{token}\r\n", daemon.address);
-    stream.write_all(ask.as_bytes()).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{token}\r\n", daemon.address);
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut all = Vec::new();
     let end = b"\r\n\r\n";
     within("a head", async {
@@ -146,8 +146,8 @@ async fn every_route_by_every_role_on_every_namespace() {
             // A hold in that namespace, for the routes whose target is a hold.
             let id = format!("{namespace}-{tried}");
             if path.contains("{id}") {
-                let ask = json!({"id": id, "name": format!("{name}:{tried}"), "heartbeat_ms": 60_000});
-                daemon.call("POST", "/v1/holds", root, Some(ask)).await.ok();
+                let request = json!({"id": id, "name": format!("{name}:{tried}"), "heartbeat_ms": 60_000});
+                daemon.call("POST", "/v1/holds", root, Some(request)).await.ok();
             }
             let url = path
                 .replace("{name}", &name)
@@ -286,8 +286,8 @@ async fn only_the_owner_changes_a_hold() {
     assert_eq!(taken.code(), "id_taken");
     daemon.call("POST", "/v1/holds/h/heartbeat", a, None).await.ok();
     // The same id of another caller stands for another grant.
-    let ask = json!({"id": "same", "holder": "x"});
-    let mine = daemon.call("POST", "/v1/locks/team:2/acquire", a, Some(ask.clone())).await.ok();
-    let theirs = daemon.call("POST", "/v1/locks/team:2/acquire", b, Some(ask)).await;
+    let request = json!({"id": "same", "holder": "x"});
+    let mine = daemon.call("POST", "/v1/locks/team:2/acquire", a, Some(request.clone())).await.ok();
+    let theirs = daemon.call("POST", "/v1/locks/team:2/acquire", b, Some(request)).await;
     assert_eq!(theirs.code(), "busy", "{mine}");
 }

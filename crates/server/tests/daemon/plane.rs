@@ -54,7 +54,7 @@ async fn ten_clients_approve_at_once_and_one_decides() {
     let daemon = Arc::new(daemon_with_plane().await);
     let job = json!({"id": "j", "work": "pull", "topic": "t", "requires_approval": true});
     assert_eq!(daemon.post("/v1/jobs", job).await.status, 201);
-    let asking: Vec<_> = (0..10)
+    let acquire: Vec<_> = (0..10)
         .map(|number| {
             let (daemon, body) =
                 (Arc::clone(&daemon), json!({"by": format!("person-{number}"), "reason": "looked at it"}));
@@ -62,7 +62,7 @@ async fn ten_clients_approve_at_once_and_one_decides() {
         })
         .collect();
     let (mut winner, mut others) = (None, BTreeMap::new());
-    for answer in asking {
+    for answer in acquire {
         let reply = answer.await.unwrap();
         if reply.status == 200 {
             let by = reply.json()["decision"]["by"].clone();

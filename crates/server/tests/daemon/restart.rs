@@ -38,8 +38,8 @@ fn plan() -> DaemonPlan {
 async fn both_kinds_of_holds_survive_a_restart() {
     let mut first = plan().start().await;
     let mine = first.post("/v1/locks/job:1/acquire", json!({"id": "x", "holder": "me"})).await.ok();
-    let ask = json!({"id": "h1", "name": "job:2", "holder": "w", "heartbeat_ms": 30_000});
-    let held = first.post("/v1/holds", ask.clone()).await.ok();
+    let request = json!({"id": "h1", "name": "job:2", "holder": "w", "heartbeat_ms": 30_000});
+    let held = first.post("/v1/holds", request.clone()).await.ok();
     let second = restart(&mut first, async || {}).await;
     // The client-kept lease: the same token renews it, and the same id returns it.
     let renew = json!({"token": mine["token"], "fence": mine["fence"]});
@@ -49,7 +49,7 @@ async fn both_kinds_of_holds_survive_a_restart() {
     // The daemon-kept hold continues with the same fence.
     let beat = second.call("POST", "/v1/holds/h1/heartbeat", None, None).await.ok();
     assert_eq!(beat["fence"], held["fence"]);
-    assert_eq!(second.post("/v1/holds", ask).await.ok()["fence"], held["fence"]);
+    assert_eq!(second.post("/v1/holds", request).await.ok()["fence"], held["fence"]);
     second.call("DELETE", "/v1/holds/h1", None, None).await.ok();
     // One hold is one history row across both runs.
     eventually("the history", async || {
@@ -68,8 +68,8 @@ async fn a_healed_hold_survives_a_restart() {
     plan.store = chaos.store();
     let mut first = plan.start().await;
     chaos.acquire().down(true);
-    let ask = json!({"id": "h1", "name": "run:1", "class": "workflow", "heartbeat_ms": 30_000});
-    let alone = first.post("/v1/holds", ask).await.ok();
+    let request = json!({"id": "h1", "name": "run:1", "class": "workflow", "heartbeat_ms": 30_000});
+    let alone = first.post("/v1/holds", request).await.ok();
     assert_eq!(alone["standing"], "local_only");
     chaos.acquire().down(false);
     assert_survives_restart(&mut first, |seen| seen["standing"] == "proven").await;
@@ -79,9 +79,9 @@ async fn a_healed_hold_survives_a_restart() {
 #[tokio::test]
 async fn a_reacquired_hold_survives_a_restart() {
     let mut first = plan().start().await;
-    let ask =
+    let request =
         json!({"id": "h1", "name": "run:1", "class": "workflow", "ttl_ms": 6_000, "heartbeat_ms": 30_000});
-    let held = first.post("/v1/holds", ask).await.ok();
+    let held = first.post("/v1/holds", request).await.ok();
     for _ in 0..2 {
         let seen = first.get("/v1/holds/h1").await.ok();
         release_in_store(&first.store, "run:1", &seen["fence"]).await;
@@ -110,8 +110,8 @@ async fn assert_survives_restart(daemon: &mut Daemon, like: impl Fn(&Value) -> b
 /// Releases this lease in the store, without the daemon.
 async fn release_in_store(store: &SharedStore, name: &str, fence: &Value) {
     let fence = fence.as_str().unwrap().parse().unwrap();
-    let giving = ReleaseRequest::by_operator(leasehold::Name::new(name).unwrap(), fence);
-    store.release(&giving, Duration::from_secs(1)).await.unwrap();
+    let request = ReleaseRequest::by_operator(leasehold::Name::new(name).unwrap(), fence);
+    store.release(&request, Duration::from_secs(1)).await.unwrap();
 }
 
 /// The store does not answer when the daemon starts: the fate of its holds is unknown, and the
@@ -122,8 +122,8 @@ async fn a_hold_not_yet_resumed_is_not_reported_lost() {
     let chaos = FaultyStore::new(Arc::clone(&plan.store), BootClock::shared());
     plan.store = chaos.store();
     let mut first = plan.start().await;
-    let ask = json!({"id": "h1", "name": "job:2", "heartbeat_ms": 30_000});
-    let held = first.post("/v1/holds", ask.clone()).await.ok();
+    let request = json!({"id": "h1", "name": "job:2", "heartbeat_ms": 30_000});
+    let held = first.post("/v1/holds", request.clone()).await.ok();
     chaos.renew().down(true);
     let second = restart(&mut first, async || {}).await;
     for (method, path) in [("GET", ""), ("POST", "/heartbeat"), ("DELETE", "")] {
@@ -131,7 +131,7 @@ async fn a_hold_not_yet_resumed_is_not_reported_lost() {
         let later = second.call(method, &path, None, None).await;
         assert_eq!((later.status, later.header("retry-after")), (503, Some("1")), "{method} {path}");
     }
-    assert_eq!(second.post("/v1/holds", ask).await.code(), "in_progress");
+    assert_eq!(second.post("/v1/holds", request).await.code(), "in_progress");
     chaos.renew().down(false);
     eventually("the hold to be there", async || {
         let seen = second.get("/v1/holds/h1").await;
@@ -162,8 +162,8 @@ async fn a_hold_lost_during_the_restart_is_reported() {
 async fn promises_of_the_previous_run_are_kept() {
     let mut first = plan().start().await;
     let sent = BootClock.now();
-    let ask = json!({"id": "h1", "name": "job:2", "heartbeat_ms": 4_000});
-    let told = first.post("/v1/holds", ask).await.ok()["valid_ms"].as_u64().unwrap();
+    let request = json!({"id": "h1", "name": "job:2", "heartbeat_ms": 4_000});
+    let told = first.post("/v1/holds", request).await.ok()["valid_ms"].as_u64().unwrap();
     first.stop().await;
     let mut stricter = next_run(&first);
     stricter.policies =

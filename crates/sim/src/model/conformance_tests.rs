@@ -106,10 +106,10 @@ impl StorePair {
     }
 
     fn acquire(&mut self, token: ModelToken, floor: u8) {
-        let mut ask = AcquireRequest::new(self.name.clone(), Self::real_token(token), self.ttl());
-        ask.floor = Fence::new(u64::from(floor));
+        let mut request = AcquireRequest::new(self.name.clone(), Self::real_token(token), self.ttl());
+        request.floor = Fence::new(u64::from(floor));
         let (now, micros) = (self.now(), self.micros());
-        let real = self.table.acquire(&ask, now, micros).expect("an answer");
+        let real = self.table.acquire(&request, now, micros).expect("an answer");
         let message = Message::Acquire { token, sent_at: 0, floor };
         let modelled = self.model.store_receives(message, &self.config, &CoverageSet::default());
         match (modelled, real) {

@@ -11,10 +11,10 @@ use crate::fixture::{CALL_TIMEOUT, Fixture, TestClient};
 
 #[tokio::test]
 async fn another_boot_voids_leases_waiters_and_tombstones_but_not_fences() {
-    let scene = Fixture::new();
+    let context = Fixture::new();
     let (a, b, undone) =
         (TestClient::new("a", "job"), TestClient::new("b", "job"), TestClient::new("u", "job"));
-    let store = scene.open();
+    let store = context.open();
     let before = a.expect_granted(&store).await;
     b.expect_queued(&store).await;
     let undo = ReleaseRequest::undo(undone.name.clone(), undone.token.clone());
@@ -24,35 +24,35 @@ async fn another_boot_voids_leases_waiters_and_tombstones_but_not_fences() {
     drop(store);
 
     // The new boot's clock is far before the lease's expiry. That must not keep the lease alive.
-    scene.clock.reboot();
-    let store = SqliteStore::open(scene.options().boot_id("boot-2")).unwrap();
+    context.clock.reboot();
+    let store = SqliteStore::open(context.options().boot_id("boot-2")).unwrap();
     assert_eq!(b.inspect(&store).await, None);
     for table in ["leases", "waiters", "tombstones"] {
-        assert_eq!(scene.count(table), 0, "{table}");
+        assert_eq!(context.count(table), 0, "{table}");
     }
     // The fence must not go back even if the wall clock was set back in between.
-    scene.clock.step_wall(-86_400_000);
+    context.clock.step_wall(-86_400_000);
     assert!(undone.expect_granted(&store).await > before);
     assert_eq!(a.renew(&store, before).await, RenewResponse::NotOwned);
 }
 
 #[tokio::test]
 async fn the_same_boot_keeps_everything_across_reopening() {
-    let scene = Fixture::new();
+    let context = Fixture::new();
     let a = TestClient::new("a", "job");
-    let fence = a.expect_granted(&scene.open()).await;
-    let store = scene.open();
+    let fence = a.expect_granted(&context.open()).await;
+    let store = context.open();
     assert_eq!(a.inspect(&store).await.unwrap().fence, Some(fence));
     assert!(matches!(a.renew(&store, fence).await, RenewResponse::Extended { .. }));
 }
 
 #[tokio::test]
 async fn file_adopted_by_another_host_is_refused() {
-    let scene = Fixture::new();
+    let context = Fixture::new();
     let a = TestClient::new("a", "job");
-    let here = scene.open();
+    let here = context.open();
     a.expect_granted(&here).await;
-    let there = SqliteStore::open(scene.options().boot_id("another-host")).unwrap();
+    let there = SqliteStore::open(context.options().boot_id("another-host")).unwrap();
     let failure = here.acquire(&a.acquire_request(60_000), CALL_TIMEOUT).await.unwrap_err();
     assert_eq!((failure.kind, failure.unknown), (StoreErrorKind::Misconfigured, false));
     assert!(failure.message().contains("one host only"), "{failure}");
@@ -63,11 +63,11 @@ async fn file_adopted_by_another_host_is_refused() {
 #[tokio::test]
 async fn trap_23_wall_clock_stepped_an_hour_either_way() {
     for step in [3_600_000, -3_600_000] {
-        let scene = Fixture::new();
+        let context = Fixture::new();
         let (a, b) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
-        let store = scene.open();
+        let store = context.open();
         let fence = a.expect_granted(&store).await;
-        scene.clock.step_wall(step);
+        context.clock.step_wall(step);
         // The remaining time must not change at all.
         let left = a.inspect(&store).await.unwrap().remaining.unwrap();
         assert_eq!(left, Duration::from_secs(60), "step {step}");
@@ -78,7 +78,7 @@ async fn trap_23_wall_clock_stepped_an_hour_either_way() {
         let renewed = a.renew(&store, fence).await;
         let was_left = Some(Duration::from_secs(60));
         assert_eq!(renewed, RenewResponse::extended(was_left), "step {step}");
-        scene.clock.advance(Duration::from_secs(60));
+        context.clock.advance(Duration::from_secs(60));
         assert_eq!(a.inspect(&store).await, None, "step {step}");
         assert!(b.expect_granted(&store).await > fence, "step {step}");
         assert_eq!(a.release(&store).await, ReleaseResponse::NotOwned, "step {step}");

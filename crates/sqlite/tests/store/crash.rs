@@ -13,17 +13,17 @@ async fn trap_14_killed_processes_leave_a_whole_file_and_no_fence_twice() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("locks.db");
     let mut granted = Vec::new();
-    let mut crew: Vec<_> = (0..3).map(|_| Process::start("churn", &path)).collect();
+    let mut workers: Vec<_> = (0..3).map(|_| Process::start("churn", &path)).collect();
     for kill in 0..40 {
-        let victim = crew.remove(0);
+        let victim = workers.remove(0);
         // Kill each child at another point of its life. Its first message
         // proves that it was running.
         let mut told: Vec<_> = (0..=kill % 6).map(|_| victim.next_message().unwrap()).collect();
         told.extend(victim.kill());
         granted.push(told);
-        crew.push(Process::start("churn", &path));
+        workers.push(Process::start("churn", &path));
     }
-    for process in crew {
+    for process in workers {
         granted.push(process.kill());
     }
 
@@ -66,14 +66,14 @@ async fn trap_14_killed_processes_leave_a_whole_file_and_no_fence_twice() {
 fn sixteen_processes_share_a_file_and_none_starves() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("locks.db");
-    let crew: Vec<_> = (0..16).map(|_| Process::start("churn", &path)).collect();
+    let workers: Vec<_> = (0..16).map(|_| Process::start("churn", &path)).collect();
     // A child whose step fails, for example by a timeout, panics and ends.
-    for process in &crew {
+    for process in &workers {
         for _ in 0..20 {
             process.next_message().expect("every process goes on being served");
         }
     }
     // The other processes got more grants meanwhile, but not many times as many.
-    let more: Vec<_> = crew.into_iter().map(|process| process.kill().len()).collect();
+    let more: Vec<_> = workers.into_iter().map(|process| process.kill().len()).collect();
     assert!(more.iter().all(|more| *more < 200), "some were starved: {more:?}");
 }

@@ -7,17 +7,17 @@ use crate::process::Process;
 
 #[tokio::test]
 async fn commit_that_fails_on_disk_is_unknown_and_keeps_the_file_intact() {
-    let scene = Fixture::new();
-    drop(SqliteStore::open(SqliteOptions::new(scene.path())).unwrap());
+    let context = Fixture::new();
+    drop(SqliteStore::open(SqliteOptions::new(context.path())).unwrap());
     // A limit on the size of files makes writing fail inside COMMIT, as a failing disk does.
-    let process = Process::start_in_shell("trap '' XFSZ; ulimit -f 400", "fill", &scene.path());
+    let process = Process::start_in_shell("trap '' XFSZ; ulimit -f 400", "fill", &context.path());
     let said = process.next_message().expect("it must run into the limit");
     assert!(said.starts_with("Unreachable unknown=true"), "{said}");
     drop(process);
-    let store = SqliteStore::open(SqliteOptions::new(scene.path())).unwrap();
+    let store = SqliteStore::open(SqliteOptions::new(context.path())).unwrap();
     TestClient::new("a", "job").expect_granted(&store).await;
     let whole: String =
-        scene.raw_connection().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        context.raw_connection().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(whole, "ok");
 }
 
@@ -26,8 +26,8 @@ fn a_full_disk_is_overloaded_and_nothing_was_done() {
     if !can_mount() {
         return;
     }
-    let scene = Fixture::new();
-    let folder = scene.path().with_file_name("disk");
+    let context = Fixture::new();
+    let folder = context.path().with_file_name("disk");
     std::fs::create_dir(&folder).unwrap();
     let mount = format!("mount -t tmpfs -o size=600k none '{}' || exit 3", folder.display());
     let process = Process::start_in_namespace(&mount, "fill", &folder.join("locks.db"));
@@ -41,11 +41,11 @@ fn read_only_disk_is_reported() {
         return;
     }
     for with_file in [false, true] {
-        let scene = Fixture::new();
-        let folder = scene.path().with_file_name("disk");
+        let context = Fixture::new();
+        let folder = context.path().with_file_name("disk");
         std::fs::create_dir(&folder).unwrap();
-        drop(SqliteStore::open(SqliteOptions::new(scene.path())).unwrap());
-        let (disk, file) = (folder.display(), scene.path());
+        drop(SqliteStore::open(SqliteOptions::new(context.path())).unwrap());
+        let (disk, file) = (folder.display(), context.path());
         let copy = if with_file { file.display().to_string() } else { "/dev/null".to_owned() };
         let to = if with_file { "locks.db" } else { "something-else" };
         let mount = format!(

@@ -48,8 +48,8 @@ proptest! {
 }
 
 async fn grow(history: Vec<(usize, HistoryEvent)>) -> Result<(), TestCaseError> {
-    let scene = Fixture::new();
-    let mut store = scene.open();
+    let context = Fixture::new();
+    let mut store = context.open();
     let mut boot = 1;
     let names = ["job:1", "job:2", "job:3"];
     let mut highest = [0; 3];
@@ -59,8 +59,8 @@ async fn grow(history: Vec<(usize, HistoryEvent)>) -> Result<(), TestCaseError> 
         if let HistoryEvent::Floor(ahead) = happening {
             floor = Fence::new(highest[at] + 1 + ahead);
         }
-        let ask = who.acquire_request(60_000).with_floor(floor);
-        let answer = who.acquire(&store, &ask).await.unwrap();
+        let request = who.acquire_request(60_000).with_floor(floor);
+        let answer = who.acquire(&store, &request).await.unwrap();
         let leasehold_core::store::AcquireResponse::Granted(grant) = answer else {
             return Err(TestCaseError::fail(format!("{:?} is not free: {answer:?}", who.name)));
         };
@@ -69,7 +69,7 @@ async fn grow(history: Vec<(usize, HistoryEvent)>) -> Result<(), TestCaseError> 
         prop_assert!(floor.is_none_or(|floor| grant.fence >= floor));
         highest[at] = fence;
         match happening {
-            HistoryEvent::Expire => scene.clock.advance(Duration::from_secs(61)),
+            HistoryEvent::Expire => context.clock.advance(Duration::from_secs(61)),
             HistoryEvent::Break => {
                 let (name, claim) = (who.name.clone(), ReleaseAuthority::Operator(grant.fence));
                 store.release(&ReleaseRequest::new(name, claim), CALL_TIMEOUT).await.unwrap();
@@ -86,16 +86,16 @@ async fn grow(history: Vec<(usize, HistoryEvent)>) -> Result<(), TestCaseError> 
             HistoryEvent::Reboot => {
                 drop(store);
                 boot += 1;
-                scene.clock.reboot();
-                store = SqliteStore::open(scene.options().boot_id(format!("boot-{boot}"))).unwrap();
+                context.clock.reboot();
+                store = SqliteStore::open(context.options().boot_id(format!("boot-{boot}"))).unwrap();
                 continue;
             }
             other => {
                 if let HistoryEvent::StepWall(by) = other {
-                    scene.clock.step_wall(by);
+                    context.clock.step_wall(by);
                 }
                 if matches!(other, HistoryEvent::Reopen) {
-                    store = SqliteStore::open(scene.options().boot_id(format!("boot-{boot}"))).unwrap();
+                    store = SqliteStore::open(context.options().boot_id(format!("boot-{boot}"))).unwrap();
                 }
                 who.release(&store).await;
             }
@@ -106,25 +106,25 @@ async fn grow(history: Vec<(usize, HistoryEvent)>) -> Result<(), TestCaseError> 
 
 #[tokio::test]
 async fn recreated_file_continues_from_the_clock_or_the_floor() {
-    let scene = Fixture::new();
-    let before = TestClient::new("a", "job").expect_granted(&scene.open()).await;
-    scene.wait_closed().await;
-    scene.remove_files();
-    let store = scene.open();
-    scene.clock.advance(Duration::from_millis(1));
+    let context = Fixture::new();
+    let before = TestClient::new("a", "job").expect_granted(&context.open()).await;
+    context.wait_closed().await;
+    context.remove_files();
+    let store = context.open();
+    context.clock.advance(Duration::from_millis(1));
     let who = TestClient::new("b", "job");
     let by_clock = who.expect_granted(&store).await;
     assert!(by_clock > before);
     who.release(&store).await;
 
     drop(store);
-    scene.wait_closed().await;
-    scene.remove_files();
+    context.wait_closed().await;
+    context.remove_files();
     // The wall clock goes back too: only the floor that the client has seen is left.
-    scene.clock.step_wall(-1_000_000);
-    let ask = who.acquire_request(60_000).with_floor(by_clock);
+    context.clock.step_wall(-1_000_000);
+    let request = who.acquire_request(60_000).with_floor(by_clock);
     let leasehold_core::store::AcquireResponse::Granted(grant) =
-        who.acquire(&scene.open(), &ask).await.unwrap()
+        who.acquire(&context.open(), &request).await.unwrap()
     else {
         panic!("free");
     };
@@ -133,25 +133,25 @@ async fn recreated_file_continues_from_the_clock_or_the_floor() {
 
 #[tokio::test]
 async fn trap_33_counters_are_bounded_in_number() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     for number in 0..1500 {
         let who = TestClient::new("a", &format!("job:{number}"));
         who.expect_granted(&store).await;
         who.release(&store).await;
     }
-    let counters = scene.count("fences");
+    let counters = context.count("fences");
     assert!((500..=1024).contains(&counters), "{counters}");
 }
 
 #[tokio::test]
 async fn counter_at_its_maximum_refuses_and_does_not_wrap() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let (who, next) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
     let last = Fence::new(Fence::MAX.get() - 1);
-    let ask = who.acquire_request(60_000).with_floor(last);
-    who.acquire(&store, &ask).await.unwrap();
+    let request = who.acquire_request(60_000).with_floor(last);
+    who.acquire(&store, &request).await.unwrap();
     assert_eq!(who.inspect(&store).await.unwrap().fence, Some(Fence::MAX));
     who.release(&store).await;
     let failure = store.acquire(&next.acquire_request(60_000), CALL_TIMEOUT).await.unwrap_err();

@@ -156,9 +156,9 @@ impl TestClient {
     pub(crate) async fn acquire(
         &self,
         store: &dyn Store,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
     ) -> Result<AcquireResponse, StoreError> {
-        store.acquire(ask, CALL_TIMEOUT).await
+        store.acquire(request, CALL_TIMEOUT).await
     }
 
     /// Acquires the name for a minute; panics unless granted.

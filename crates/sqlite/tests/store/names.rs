@@ -6,8 +6,8 @@ use crate::fixture::{CALL_TIMEOUT, Fixture, TestClient};
 
 #[tokio::test]
 async fn names_and_prefixes_are_literal() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     for name in ["a%b", "a_b", "axb", "a%", "a", "A%b", "';DROP/**/TABLE/**/leases;--", "é", "日本"] {
         TestClient::new("h", name).expect_granted(&store).await;
     }

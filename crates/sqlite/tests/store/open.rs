@@ -11,8 +11,8 @@ use crate::process::Process;
 #[tokio::test]
 async fn eight_processes_may_open_a_new_file_at_once() {
     for _ in 0..8 {
-        let scene = Fixture::new();
-        let path = scene.path().with_file_name("new").join("folder").join("locks.db");
+        let context = Fixture::new();
+        let path = context.path().with_file_name("new").join("folder").join("locks.db");
         let mut processes: Vec<_> = (0..8).map(|_| Process::start("open", &path)).collect();
         for process in &processes {
             assert_eq!(process.next_message().as_deref(), Some("ready"));
@@ -33,9 +33,9 @@ async fn eight_processes_may_open_a_new_file_at_once() {
 
 #[tokio::test]
 async fn eight_threads_may_open_a_new_file_at_once() {
-    let scene = Fixture::new();
+    let context = Fixture::new();
     let stores: Vec<_> = std::thread::scope(|scope| {
-        let opening: Vec<_> = (0..8).map(|_| scope.spawn(|| scene.open())).collect();
+        let opening: Vec<_> = (0..8).map(|_| scope.spawn(|| context.open())).collect();
         opening.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let who = TestClient::new("a", "job");
@@ -47,10 +47,10 @@ async fn eight_threads_may_open_a_new_file_at_once() {
 
 #[test]
 fn the_file_is_for_its_owner_only() {
-    let scene = Fixture::new();
-    let _store = scene.open();
+    let context = Fixture::new();
+    let _store = context.open();
     for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
-        let mode = scene.path().with_file_name(file).metadata().unwrap().permissions().mode();
+        let mode = context.path().with_file_name(file).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
 }
@@ -63,48 +63,48 @@ fn open_error(options: SqliteOptions) -> (StoreErrorKind, String) {
 
 #[test]
 fn a_newer_schema_is_refused() {
-    let scene = Fixture::new();
-    drop(scene.open());
-    scene.raw_connection().pragma_update(None, "user_version", 2).unwrap();
-    let (cause, said) = open_error(scene.options());
+    let context = Fixture::new();
+    drop(context.open());
+    context.raw_connection().pragma_update(None, "user_version", 2).unwrap();
+    let (cause, said) = open_error(context.options());
     assert_eq!(cause, StoreErrorKind::Misconfigured);
     assert!(said.contains("version 2") && said.contains("update this program"), "{said}");
 }
 
 #[test]
 fn other_programs_database_is_refused_and_unchanged() {
-    let scene = Fixture::new();
-    scene.raw_connection().execute_batch("CREATE TABLE invoices (number INTEGER)").unwrap();
-    let before = std::fs::read(scene.path()).unwrap();
-    let (cause, said) = open_error(scene.options());
+    let context = Fixture::new();
+    context.raw_connection().execute_batch("CREATE TABLE invoices (number INTEGER)").unwrap();
+    let before = std::fs::read(context.path()).unwrap();
+    let (cause, said) = open_error(context.options());
     assert_eq!(cause, StoreErrorKind::Misconfigured);
     assert!(said.contains("another program's"), "{said}");
-    assert_eq!(std::fs::read(scene.path()).unwrap(), before);
+    assert_eq!(std::fs::read(context.path()).unwrap(), before);
 }
 
 #[test]
 fn file_that_is_no_database_is_refused_and_unchanged() {
-    let scene = Fixture::new();
+    let context = Fixture::new();
     let text = "Dear diary, this is not a database at all. ".repeat(100);
-    std::fs::write(scene.path(), &text).unwrap();
-    let (cause, said) = open_error(scene.options());
+    std::fs::write(context.path(), &text).unwrap();
+    let (cause, said) = open_error(context.options());
     assert_eq!(cause, StoreErrorKind::Misconfigured);
     assert!(said.contains("not an SQLite database"), "{said}");
-    assert_eq!(std::fs::read_to_string(scene.path()).unwrap(), text);
+    assert_eq!(std::fs::read_to_string(context.path()).unwrap(), text);
 }
 
 #[test]
 fn impossible_paths_are_refused() {
-    let scene = Fixture::new();
-    std::fs::create_dir(scene.path()).unwrap();
-    let (cause, said) = open_error(scene.options());
+    let context = Fixture::new();
+    std::fs::create_dir(context.path()).unwrap();
+    let (cause, said) = open_error(context.options());
     assert_eq!(cause, StoreErrorKind::Misconfigured, "{said}");
     assert!(said.contains("not a file"), "{said}");
 
     let (cause, said) = open_error(SqliteOptions::new(""));
     assert_eq!(cause, StoreErrorKind::Misconfigured, "{said}");
 
-    let file = scene.path().with_file_name("file");
+    let file = context.path().with_file_name("file");
     std::fs::write(&file, "x").unwrap();
     let (_, said) = open_error(SqliteOptions::new(file.join("locks.db")));
     assert!(said.contains("check the path"), "{said}");
@@ -112,35 +112,35 @@ fn impossible_paths_are_refused() {
     let (_, said) = open_error(SqliteOptions::new("/proc/leasehold/locks.db"));
     assert!(said.contains("/proc/leasehold"), "{said}");
 
-    let link = scene.path().with_file_name("link");
-    std::os::unix::fs::symlink(scene.path().with_file_name("nowhere"), &link).unwrap();
+    let link = context.path().with_file_name("link");
+    std::os::unix::fs::symlink(context.path().with_file_name("nowhere"), &link).unwrap();
     let (_, said) = open_error(SqliteOptions::new(&link));
     assert!(said.contains("cannot find"), "{said}");
 }
 
 #[tokio::test]
 async fn empty_file_and_symlink_are_accepted() {
-    let scene = Fixture::new();
-    std::fs::write(scene.path(), "").unwrap();
-    let link = scene.path().with_file_name("link.db");
-    std::os::unix::fs::symlink(scene.path(), &link).unwrap();
-    let clock = std::sync::Arc::<crate::fixture::ManualClock>::clone(&scene.clock);
+    let context = Fixture::new();
+    std::fs::write(context.path(), "").unwrap();
+    let link = context.path().with_file_name("link.db");
+    std::os::unix::fs::symlink(context.path(), &link).unwrap();
+    let clock = std::sync::Arc::<crate::fixture::ManualClock>::clone(&context.clock);
     let linked = SqliteStore::open(SqliteOptions::new(&link).clock(clock).boot_id("boot-1")).unwrap();
     let who = TestClient::new("a", "job");
     who.expect_granted(&linked).await;
-    assert!(who.inspect(&scene.open()).await.is_some(), "both paths lead to the same leases");
+    assert!(who.inspect(&context.open()).await.is_some(), "both paths lead to the same leases");
 }
 
 #[tokio::test]
 async fn removed_file_is_recreated_for_all_store_values() {
-    let scene = Fixture::new();
-    let (one, two) = (scene.open(), scene.open());
+    let context = Fixture::new();
+    let (one, two) = (context.open(), context.open());
     let who = TestClient::new("a", "job");
     let before = who.expect_granted(&one).await;
     for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
-        std::fs::remove_file(scene.path().with_file_name(file)).unwrap();
+        std::fs::remove_file(context.path().with_file_name(file)).unwrap();
     }
-    scene.clock.advance(std::time::Duration::from_millis(1));
+    context.clock.advance(std::time::Duration::from_millis(1));
     let next = TestClient::new("b", "job");
     assert!(next.expect_granted(&one).await > before);
     // The other store value must not continue in the removed file.
@@ -150,23 +150,23 @@ async fn removed_file_is_recreated_for_all_store_values() {
 
 #[tokio::test]
 async fn full_durability_serves_the_same_leases() {
-    let scene = Fixture::new();
-    let full = SqliteStore::open(scene.options().durability(Durability::Full)).unwrap();
+    let context = Fixture::new();
+    let full = SqliteStore::open(context.options().durability(Durability::Full)).unwrap();
     let who = TestClient::new("a", "job");
     who.expect_granted(&full).await;
-    assert!(who.inspect(&scene.open()).await.is_some());
+    assert!(who.inspect(&context.open()).await.is_some());
     let promised = full.promise(CALL_TIMEOUT).await.unwrap();
     assert_eq!(promised.promise, Promise::Durable);
     assert!(promised.limits.iter().all(|why| !why.contains("durability")), "{promised:?}");
-    let promised = scene.open().promise(CALL_TIMEOUT).await.unwrap();
+    let promised = context.open().promise(CALL_TIMEOUT).await.unwrap();
     assert_eq!(promised.promise, Promise::Durable);
 }
 
 /// Closing any descriptor of a database drops all POSIX locks that the process has on it.
 #[test]
 fn creating_a_file_that_exists_keeps_the_locks_of_this_process() {
-    let scene = Fixture::new();
-    let path = scene.path().with_file_name("other.db");
+    let context = Fixture::new();
+    let path = context.path().with_file_name("other.db");
     leasehold_sqlite::create_database_file(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let db = rusqlite::Connection::open(&path).unwrap();

@@ -21,13 +21,13 @@ async fn run_ready_tasks() {
 
 #[tokio::test]
 async fn a_flood_of_acquires_does_not_delay_a_renewal() {
-    let scene = Fixture::new();
-    let store = Arc::new(scene.open());
+    let context = Fixture::new();
+    let store = Arc::new(context.open());
     let holder = TestClient::new("holder", "held");
     let fence = holder.expect_granted(&*store).await;
 
     // Another process is in the middle of a write transaction: all jobs queue up behind it.
-    let other = scene.raw_connection();
+    let other = context.raw_connection();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let served = Arc::new(AtomicUsize::new(0));
     let mut flood = tokio::task::JoinSet::new();
@@ -69,9 +69,9 @@ async fn a_flood_of_acquires_does_not_delay_a_renewal() {
 
 #[tokio::test]
 async fn request_of_a_dropped_caller_is_not_run() {
-    let scene = Fixture::new();
-    let store = Arc::new(scene.open());
-    let other = scene.raw_connection();
+    let context = Fixture::new();
+    let store = Arc::new(context.open());
+    let other = context.raw_connection();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let first = tokio::spawn({
         let store = Arc::clone(&store);
@@ -115,8 +115,8 @@ async fn a_database_kept_busy_is_overloaded_and_nothing_was_done() {
 
 #[tokio::test]
 async fn who_keeps_a_database_busy_is_named_and_what_keeps_them_too() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let who = TestClient::new("a", "job");
     let refused = || async {
         let asked = store.acquire(&who.acquire_request(60_000), Duration::from_millis(50)).await;
@@ -124,7 +124,7 @@ async fn who_keeps_a_database_busy_is_named_and_what_keeps_them_too() {
         assert_eq!((failure.kind, failure.unknown), (StoreErrorKind::Overloaded, false));
         failure.to_string()
     };
-    let blocking = Process::start("block", &scene.path());
+    let blocking = Process::start("block", &context.path());
     blocking.next_message().unwrap();
     let pid = blocking.pid();
     let named = format!("process {pid} (");
@@ -142,20 +142,20 @@ async fn who_keeps_a_database_busy_is_named_and_what_keeps_them_too() {
     // it for every request.
     let told = refused().await;
     assert!(told.contains(&named) && !told.contains("stopped"), "{told}");
-    scene.clock.advance(Duration::from_secs(1));
+    context.clock.advance(Duration::from_secs(1));
     let told = refused().await;
     assert!(told.contains(&named) && told.contains("is stopped"), "{told}");
     let unopened =
-        SqliteStore::open(scene.options().busy_timeout(Duration::from_millis(50)).boot_id("boot-2"));
+        SqliteStore::open(context.options().busy_timeout(Duration::from_millis(50)).boot_id("boot-2"));
     let told = unopened.unwrap_err().to_string();
     assert!(told.contains(&named) && told.contains("is stopped"), "{told}");
 
     // The advice in the error works.
     drop(blocking);
     who.expect_granted(&store).await;
-    let here = scene.raw_connection();
+    let here = context.raw_connection();
     here.execute_batch("BEGIN IMMEDIATE").unwrap();
-    scene.clock.advance(Duration::from_secs(1));
+    context.clock.advance(Duration::from_secs(1));
     let told = refused().await;
     assert!(told.contains("this very process"), "{told}");
 }
@@ -164,9 +164,9 @@ async fn who_keeps_a_database_busy_is_named_and_what_keeps_them_too() {
 /// machine may use up the margin.
 #[tokio::test]
 async fn a_database_kept_busy_says_so_before_its_asker_stops_listening() {
-    let scene = Fixture::new();
-    let store = SqliteStore::open(SqliteOptions::new(scene.path())).unwrap();
-    let other = scene.raw_connection();
+    let context = Fixture::new();
+    let store = SqliteStore::open(SqliteOptions::new(context.path())).unwrap();
+    let other = context.raw_connection();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let within = Duration::from_millis(600);
     let mut earlier = Vec::new();
@@ -191,15 +191,15 @@ async fn dropping_the_store_ends_its_threads() {
     };
     // Other tests of this process have threads of the same name: only this
     // store's open files tell them apart.
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let who = TestClient::new("a", "job");
     let listener = store.listen(&who.name, &who.token);
     who.expect_granted(&store).await;
-    assert!(threads("leasehold-sqlit") >= 2 && scene.open_files() >= 2);
+    assert!(threads("leasehold-sqlit") >= 2 && context.open_files() >= 2);
     drop((store, listener));
     // A thread owns its connection: it has ended once the files are closed.
-    scene.wait_closed().await;
-    let left = std::fs::read_dir(scene.path().with_file_name("locks.db.wake")).unwrap().count();
+    context.wait_closed().await;
+    let left = std::fs::read_dir(context.path().with_file_name("locks.db.wake")).unwrap().count();
     assert_eq!(left, 0, "the socket is removed");
 }

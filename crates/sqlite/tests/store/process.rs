@@ -138,13 +138,13 @@ async fn churn(file: &str) {
     for number in 0_u64.. {
         let who = TestClient::new("churn", &format!("job:{}", number % 3));
         let queue = number.is_multiple_of(2).then_some(Duration::from_millis(50));
-        let ask = who.acquire_request(100).with_queue(queue);
-        let mut answer = who.acquire(&store, &ask).await.unwrap();
+        let request = who.acquire_request(100).with_queue(queue);
+        let mut answer = who.acquire(&store, &request).await.unwrap();
         if let AcquireResponse::Busy(busy) = &answer
             && busy.queued
         {
             // The lease may have been handed over meanwhile; otherwise this client gives up.
-            answer = who.acquire(&store, &ask).await.unwrap();
+            answer = who.acquire(&store, &request).await.unwrap();
         }
         match answer {
             AcquireResponse::Granted(grant) => {

@@ -9,8 +9,8 @@ use crate::fixture::{CALL_TIMEOUT, Fixture, TestClient};
 
 #[tokio::test]
 async fn tombstone_applies_to_one_name_and_expires() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let here = TestClient::new("a", "job:1");
     let there = TestClient { name: TestClient::new("a", "job:2").name, ..here.clone() };
     let undo = ReleaseRequest::undo(here.name.clone(), here.token.clone());
@@ -18,20 +18,20 @@ async fn tombstone_applies_to_one_name_and_expires() {
     there.expect_granted(&store).await;
     let answer = here.acquire(&store, &here.acquire_request(60_000)).await.unwrap();
     assert!(matches!(answer, AcquireResponse::Void), "{answer:?}");
-    scene.clock.advance(Duration::from_secs(61));
+    context.clock.advance(Duration::from_secs(61));
     here.expect_granted(&store).await;
 }
 
 #[tokio::test]
 async fn repeated_undo_extends_the_tombstone() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let who = TestClient::new("a", "job:1");
     let undo = ReleaseRequest::undo(who.name.clone(), who.token.clone());
     store.release(&undo, CALL_TIMEOUT).await.unwrap();
-    scene.clock.advance(Duration::from_secs(40));
+    context.clock.advance(Duration::from_secs(40));
     store.release(&undo, CALL_TIMEOUT).await.unwrap();
-    scene.clock.advance(Duration::from_secs(40));
+    context.clock.advance(Duration::from_secs(40));
     let answer = who.acquire(&store, &who.acquire_request(60_000)).await.unwrap();
     assert!(matches!(answer, AcquireResponse::Void), "{answer:?}");
 }
@@ -39,8 +39,8 @@ async fn repeated_undo_extends_the_tombstone() {
 /// The poll comes so late that the entry must be rewritten, and it carries a new floor.
 #[tokio::test]
 async fn polling_waiter_keeps_its_place_and_raises_its_floor() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let [holder, first, second] = ["h", "first", "second"].map(|holder| TestClient::new(holder, "job:1"));
     let held = holder.acquire(&store, &holder.acquire_request(3_600_000)).await.unwrap();
     let AcquireResponse::Granted(Grant { fence, .. }) = held else {
@@ -48,7 +48,7 @@ async fn polling_waiter_keeps_its_place_and_raises_its_floor() {
     };
     first.expect_queued(&store).await;
     second.expect_queued(&store).await;
-    scene.clock.advance(Duration::from_secs(400));
+    context.clock.advance(Duration::from_secs(400));
     let floor = Fence::new(fence.get() + 3_600_000_000).unwrap();
     let again = first.queue_request().with_floor(floor);
     first.acquire(&store, &again).await.unwrap();
@@ -60,26 +60,26 @@ async fn polling_waiter_keeps_its_place_and_raises_its_floor() {
 
 #[tokio::test]
 async fn waiters_are_counted_by_name_and_while_they_wait() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let who = |holder: &str, name: &str| TestClient::new(holder, name);
     for name in ["job:1", "job:2"] {
         who("h", name).expect_granted(&store).await;
         who("w", name).expect_queued(&store).await;
     }
     let brief = who("b", "job:1");
-    let ask = brief.acquire_request(60_000).with_queue(Duration::from_secs(1));
-    brief.acquire(&store, &ask).await.unwrap();
+    let request = brief.acquire_request(60_000).with_queue(Duration::from_secs(1));
+    brief.acquire(&store, &request).await.unwrap();
     let waiters = async || brief.inspect(&store).await.unwrap().waiters;
     assert_eq!(waiters().await, Some(2));
-    scene.clock.advance(Duration::from_secs(2));
+    context.clock.advance(Duration::from_secs(2));
     assert_eq!(waiters().await, Some(1));
 }
 
 #[tokio::test]
 async fn release_hands_over_to_a_waiter_of_that_name() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let there = TestClient::new("h", "job:2");
     there.expect_granted(&store).await;
     let early = TestClient::new("early", "job:2");
@@ -89,9 +89,9 @@ async fn release_hands_over_to_a_waiter_of_that_name() {
     // A waiter for one name is not in the queue of another name.
     let late = TestClient { name: here.name.clone(), ..early.clone() };
     late.expect_queued(&store).await;
-    assert_eq!(scene.count("waiters"), 2);
+    assert_eq!(context.count("waiters"), 2);
     TestClient::new("last", "job:1").expect_queued(&store).await;
-    assert_eq!(scene.count("waiters"), 3);
+    assert_eq!(context.count("waiters"), 3);
     here.release(&store).await;
     assert_eq!(here.inspect(&store).await.unwrap().holder, "early");
     assert_eq!(there.inspect(&store).await.unwrap().waiters, Some(1));
@@ -99,8 +99,8 @@ async fn release_hands_over_to_a_waiter_of_that_name() {
 
 #[tokio::test]
 async fn waiter_of_another_name_is_not_handed_this_name() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let [here, there] = ["job:1", "job:2"].map(|name| TestClient::new("h", name));
     here.expect_granted(&store).await;
     there.expect_granted(&store).await;
@@ -113,16 +113,16 @@ async fn waiter_of_another_name_is_not_handed_this_name() {
 /// The wall-clock columns follow the boot-clock ones.
 #[tokio::test]
 async fn renewal_updates_the_wall_clock_columns() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let who = TestClient::new("a", "job:1");
     let fence = who.expect_granted(&store).await;
     let shown = || -> i64 {
         let sql = "SELECT expires_unix_ms FROM leases";
-        scene.raw_connection().query_row(sql, [], |row| row.get(0)).unwrap()
+        context.raw_connection().query_row(sql, [], |row| row.get(0)).unwrap()
     };
     let before = shown();
-    scene.clock.advance(Duration::from_secs(30));
+    context.clock.advance(Duration::from_secs(30));
     who.renew(&store, fence).await;
     assert_eq!(shown(), before + 30_000);
 }
@@ -130,24 +130,24 @@ async fn renewal_updates_the_wall_clock_columns() {
 /// If hundreds of waiters wrote with every poll, the next holder could not reach the file.
 #[tokio::test]
 async fn early_poll_of_a_waiter_only_reads() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     TestClient::new("h", "job:1").expect_granted(&store).await;
     let waiter = TestClient::new("w", "job:1");
     waiter.expect_queued(&store).await;
-    let busy = scene.raw_connection();
+    let busy = context.raw_connection();
     busy.execute_batch("BEGIN IMMEDIATE").unwrap();
     waiter.expect_queued(&store).await;
 }
 
 #[tokio::test]
 async fn waiter_with_an_expired_entry_requeues_at_the_end() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let [holder, late, second] = ["h", "late", "second"].map(|holder| TestClient::new(holder, "job:1"));
     holder.acquire(&store, &holder.acquire_request(3_600_000)).await.unwrap();
     late.expect_queued(&store).await;
-    scene.clock.advance(Duration::from_secs(601));
+    context.clock.advance(Duration::from_secs(601));
     second.expect_queued(&store).await;
     late.expect_queued(&store).await;
     holder.release(&store).await;
@@ -158,8 +158,8 @@ async fn waiter_with_an_expired_entry_requeues_at_the_end() {
 
 #[tokio::test]
 async fn leaving_one_queue_keeps_the_place_in_another() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let [here, there] = ["job:1", "job:2"].map(|name| TestClient::new("h", name));
     here.expect_granted(&store).await;
     there.expect_granted(&store).await;

@@ -6,8 +6,8 @@ use crate::fixture::{CALL_TIMEOUT, Fixture, TestClient};
 
 #[tokio::test]
 async fn no_token_is_anywhere_on_the_disk_or_in_debug() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let (holder, waiter, undone) =
         (TestClient::new("h", "job"), TestClient::new("w", "job"), TestClient::new("u", "job"));
     let listener = store.listen(&waiter.name, &waiter.token);
@@ -17,7 +17,7 @@ async fn no_token_is_anywhere_on_the_disk_or_in_debug() {
     store.release(&undo, CALL_TIMEOUT).await.unwrap();
     let mut written = format!("{store:?} {listener:?}").into_bytes();
     for file in ["locks.db", "locks.db-wal"] {
-        written.extend(std::fs::read(scene.path().with_file_name(file)).unwrap());
+        written.extend(std::fs::read(context.path().with_file_name(file)).unwrap());
     }
     let contains = |text: &str| written.windows(text.len()).any(|part| part == text.as_bytes());
     assert!(contains("special"), "the classes are there, so the search works");
@@ -28,14 +28,14 @@ async fn no_token_is_anywhere_on_the_disk_or_in_debug() {
 
 #[tokio::test]
 async fn people_can_read_the_view() {
-    let scene = Fixture::new();
+    let context = Fixture::new();
     // The view uses SQLite's own wall clock, so this test cannot use the manual one.
     let store =
-        leasehold_sqlite::SqliteStore::open(leasehold_sqlite::SqliteOptions::new(scene.path())).unwrap();
+        leasehold_sqlite::SqliteStore::open(leasehold_sqlite::SqliteOptions::new(context.path())).unwrap();
     let (holder, waiter) = (TestClient::new("web-1:7", "job"), TestClient::new("web-2:8", "job"));
     let fence = holder.expect_granted(&store).await;
     waiter.expect_queued(&store).await;
-    let row = scene
+    let row = context
         .raw_connection()
         .query_row("SELECT name, holder, class, fence, remaining_ms, waiting FROM locks", [], |row| {
             Ok((

@@ -14,13 +14,13 @@ use crate::process::Process;
 
 #[tokio::test]
 async fn waiters_of_other_values_are_woken_one_by_one_in_order() {
-    let scene = Fixture::new();
-    let mut store = scene.open();
+    let context = Fixture::new();
+    let mut store = context.open();
     let mut holder = TestClient::new("holder", "job");
     let mut fence = holder.expect_granted(&store).await;
     let mut line = Vec::new();
     for number in 0..4 {
-        let (store, who) = (scene.open(), TestClient::new(&format!("waiter-{number}"), "job"));
+        let (store, who) = (context.open(), TestClient::new(&format!("waiter-{number}"), "job"));
         let listener = store.listen(&who.name, &who.token);
         who.expect_queued(&store).await;
         line.push((store, who, listener));
@@ -44,8 +44,8 @@ async fn waiters_of_other_values_are_woken_one_by_one_in_order() {
 
 #[tokio::test]
 async fn waiters_of_the_same_value_are_woken_too() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let (a, b) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
     a.expect_granted(&store).await;
     let listener = store.listen(&b.name, &b.token);
@@ -57,11 +57,11 @@ async fn waiters_of_the_same_value_are_woken_too() {
 
 #[tokio::test]
 async fn another_process_is_woken() {
-    let scene = Fixture::new();
-    let store = SqliteStore::open(SqliteOptions::new(scene.path())).unwrap();
+    let context = Fixture::new();
+    let store = SqliteStore::open(SqliteOptions::new(context.path())).unwrap();
     let a = TestClient::new("a", "job");
     let fence = a.expect_granted(&store).await;
-    let process = Process::start("wait", &scene.path());
+    let process = Process::start("wait", &context.path());
     assert_eq!(process.next_message().as_deref(), Some("queued"));
     a.release(&store).await;
     assert_eq!(process.next_message().as_deref(), Some("woken"));
@@ -70,14 +70,14 @@ async fn another_process_is_woken() {
 
 #[tokio::test]
 async fn trap_19_a_dead_waiter_is_passed_over_in_the_same_release() {
-    let scene = Fixture::new();
-    let folder = scene.path().with_file_name("locks.db.wake");
-    let real = || SqliteStore::open(SqliteOptions::new(scene.path())).unwrap();
+    let context = Fixture::new();
+    let folder = context.path().with_file_name("locks.db.wake");
+    let real = || SqliteStore::open(SqliteOptions::new(context.path())).unwrap();
     let (store, next_store) = (real(), real());
     let (a, b) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
     a.expect_granted(&store).await;
     for _ in 0..3 {
-        let dead = Process::start("wait", &scene.path());
+        let dead = Process::start("wait", &context.path());
         assert_eq!(dead.next_message().as_deref(), Some("queued"));
         dead.kill();
     }
@@ -95,11 +95,11 @@ async fn trap_19_a_dead_waiter_is_passed_over_in_the_same_release() {
 
 #[tokio::test]
 async fn dead_process_with_many_waiters_is_skipped_at_once() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let (a, last) = (TestClient::new("a", "job"), TestClient::new("last", "job"));
     a.expect_granted(&store).await;
-    let crowded = scene.open();
+    let crowded = context.open();
     let mut listeners = Vec::new();
     for number in 0..100 {
         let who = TestClient::new(&format!("w{number}"), "job");
@@ -108,7 +108,7 @@ async fn dead_process_with_many_waiters_is_skipped_at_once() {
     }
     // Its socket is removed with it; its rows stay, as after a crash.
     drop(crowded);
-    let folder = scene.path().with_file_name("locks.db.wake");
+    let folder = context.path().with_file_name("locks.db.wake");
     await_event("the end of its socket", async {
         while std::fs::read_dir(&folder).unwrap().count() > 0 {
             tokio::task::yield_now().await;
@@ -123,8 +123,8 @@ async fn dead_process_with_many_waiters_is_skipped_at_once() {
 
 #[tokio::test]
 async fn waiter_without_wakeups_gets_in_by_polling() {
-    let scene = Fixture::new();
-    let (store, deaf) = (scene.open(), scene.open());
+    let context = Fixture::new();
+    let (store, deaf) = (context.open(), context.open());
     let (a, b) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
     a.expect_granted(&store).await;
     // This store value never listens, so there is no socket to send to.
@@ -136,9 +136,9 @@ async fn waiter_without_wakeups_gets_in_by_polling() {
 
 #[tokio::test]
 async fn removed_wake_folder_is_recreated() {
-    let scene = Fixture::new();
-    let folder = scene.path().with_file_name("locks.db.wake");
-    let (store, other) = (scene.open(), scene.open());
+    let context = Fixture::new();
+    let folder = context.path().with_file_name("locks.db.wake");
+    let (store, other) = (context.open(), context.open());
     let (a, b) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
     a.expect_granted(&store).await;
     let listener = other.listen(&b.name, &b.token);
@@ -152,10 +152,12 @@ async fn removed_wake_folder_is_recreated() {
 
 #[tokio::test]
 async fn the_wake_folder_is_private_and_its_path_may_be_long() {
-    let scene = Fixture::new();
-    let deep = scene.path().with_file_name("d".repeat(120)).join("e".repeat(120)).join("locks.db");
+    let context = Fixture::new();
+    let deep = context.path().with_file_name("d".repeat(120)).join("e".repeat(120)).join("locks.db");
     let options = || {
-        SqliteOptions::new(&deep).clock(Arc::<crate::fixture::ManualClock>::clone(&scene.clock)).boot_id("b")
+        SqliteOptions::new(&deep)
+            .clock(Arc::<crate::fixture::ManualClock>::clone(&context.clock))
+            .boot_id("b")
     };
     let (store, other) = (SqliteStore::open(options()).unwrap(), SqliteStore::open(options()).unwrap());
     let (a, b) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
@@ -173,11 +175,11 @@ async fn the_wake_folder_is_private_and_its_path_may_be_long() {
 
 #[tokio::test]
 async fn socket_of_a_dead_process_is_removed() {
-    let scene = Fixture::new();
-    let folder = scene.path().with_file_name("locks.db.wake");
-    let store = SqliteStore::open(SqliteOptions::new(scene.path())).unwrap();
+    let context = Fixture::new();
+    let folder = context.path().with_file_name("locks.db.wake");
+    let store = SqliteStore::open(SqliteOptions::new(context.path())).unwrap();
     TestClient::new("a", "job").expect_granted(&store).await;
-    let dead = Process::start("wait", &scene.path());
+    let dead = Process::start("wait", &context.path());
     assert_eq!(dead.next_message().as_deref(), Some("queued"));
     dead.kill();
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
@@ -188,13 +190,13 @@ async fn socket_of_a_dead_process_is_removed() {
 
 #[tokio::test]
 async fn expired_waiter_gets_no_hand_over() {
-    let scene = Fixture::new();
-    let store = scene.open();
+    let context = Fixture::new();
+    let store = context.open();
     let (a, b) = (TestClient::new("a", "job"), TestClient::new("b", "job"));
     let long = a.acquire_request(3_600_000);
     a.acquire(&store, &long).await.unwrap();
     b.expect_queued(&store).await;
-    scene.clock.advance(Duration::from_secs(600));
+    context.clock.advance(Duration::from_secs(600));
     a.release(&store).await;
     assert_eq!(b.inspect(&store).await, None);
 }

@@ -119,11 +119,11 @@ impl TableAndModel {
         // A floor around the newest fence.
         let floor = (self.model.newest[name] + floor).saturating_sub(25);
         let ttl_asked = Ttl::new(millis(ttl)).unwrap();
-        let ask = AcquireRequest::new(&self.names[name], self.tokens[token].clone(), ttl_asked)
+        let request = AcquireRequest::new(&self.names[name], self.tokens[token].clone(), ttl_asked)
             .with_lock_delay(millis(delay))
             .with_queue(queue.map(millis))
             .with_floor(Fence::new(floor));
-        let answer = self.table.acquire(&ask, self.now(), self.micros()).unwrap();
+        let answer = self.table.acquire(&request, self.now(), self.micros()).unwrap();
         let (now, live) = (self.model.now, self.model.live(name));
         let expires = now + ttl + delay;
         if self.model.voided.iter().any(|(voided, until)| *voided == token && *until > now) {
@@ -198,8 +198,8 @@ impl TableAndModel {
         ours: bool,
         tombstone: Option<u64>,
     ) -> Result<(), TestCaseError> {
-        let giving = ReleaseRequest::new(&self.names[name], claim).with_tombstone(tombstone.map(millis));
-        let (given, woken) = self.table.release(&giving, self.now(), self.micros(), |_| true);
+        let request = ReleaseRequest::new(&self.names[name], claim).with_tombstone(tombstone.map(millis));
+        let (given, woken) = self.table.release(&request, self.now(), self.micros(), |_| true);
         if !ours {
             prop_assert_eq!((given, woken), (ReleaseResponse::NotOwned, None));
             return Ok(());

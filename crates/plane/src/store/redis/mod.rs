@@ -73,13 +73,13 @@ fn revision_json(entry: &Revision) -> Json {
     })
 }
 
-fn message_json(mail: &Message) -> Json {
+fn message_json(message: &Message) -> Json {
     json!({
-        "queue": mail.queue.as_str(),
-        "id": mail.id,
-        "to": mail.document_id,
-        "body": mail.body,
-        "due": bounded_millis(mail.due_in),
+        "queue": message.queue.as_str(),
+        "id": message.id,
+        "to": message.document_id,
+        "body": message.body,
+        "due": bounded_millis(message.due_in),
     })
 }
 
@@ -153,7 +153,7 @@ impl PlaneStore for RedisPlane {
     ) -> Result<Vec<Delivery>, StoreError> {
         let asked = json!({"queue": queue.as_str(), "limit": limit, "visible": bounded_millis(visible)});
         let found = response::parse_list(self.call_script("take", asked).await?)?;
-        found.into_iter().map(|mail| response::parse_delivery(queue, mail)).collect()
+        found.into_iter().map(|message| response::parse_delivery(queue, message)).collect()
     }
 
     async fn send(&self, letter: &Message) -> Result<bool, StoreError> {

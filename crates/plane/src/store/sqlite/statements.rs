@@ -76,8 +76,8 @@ pub(super) fn write(
             upsert_document(tx, entry, 1, &write.id, now).map_err(store_error)?;
         }
     }
-    for mail in &write.messages {
-        send(tx, mail, now).map_err(store_error)?;
+    for message in &write.messages {
+        send(tx, message, now).map_err(store_error)?;
     }
     Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
 }

@@ -51,24 +51,24 @@ pub(crate) async fn acquire(
     LockName(name): LockName,
     JsonBody(want): JsonBody<Acquire>,
 ) -> Result<JsonBody<Granted>, Refusal> {
-    let asking = CheckedAcquire::read(&app, &who, &name, &want)?;
-    if asking.made_token {
-        asking.check_promise(&app).await?;
+    let acquire = CheckedAcquire::read(&app, &who, &name, &want)?;
+    if acquire.made_token {
+        acquire.check_promise(&app).await?;
     }
     let started = app.clock.now();
     // Only a request that waits needs a slot; a single call is answered at once.
-    let _place = asking.wait.map(|_| app.take_wait_slot(&who)).transpose()?;
-    let answer = match asking.wait {
-        Some(wait) => acquire_waiting(&app, &asking, wait).await,
-        None => acquire_once(&app, &asking).await,
+    let _place = acquire.wait.map(|_| app.take_wait_slot(&who)).transpose()?;
+    let answer = match acquire.wait {
+        Some(wait) => acquire_waiting(&app, &acquire, wait).await,
+        None => acquire_once(&app, &acquire).await,
     };
     let now = app.clock.now();
-    let (took, waited) = (now.since(started), asking.wait.is_some());
-    app.client_leases.acquired(&asking.request, &answer, took, waited, now);
+    let (took, waited) = (now.since(started), acquire.wait.is_some());
+    app.client_leases.acquired(&acquire.request, &answer, took, waited, now);
     match answer? {
         AcquireResponse::Granted(grant) => {
             app.audit.record(AuditEntry::new("acquire", &who).name(&name).fence(grant.fence));
-            Ok(JsonBody(asking.granted(&grant)))
+            Ok(JsonBody(acquire.granted(&grant)))
         }
         AcquireResponse::Busy(busy) => Err(Refusal::busy(name.as_str(), &busy)),
         AcquireResponse::Void => Err(Refusal::void(name.as_str())),
@@ -233,13 +233,14 @@ fn highest_floor(now: u64, seen: u64) -> u64 {
 }
 
 /// Acquires with a single store call.
-async fn acquire_once(app: &Arc<App>, asking: &CheckedAcquire) -> Result<AcquireResponse, StoreError> {
-    let mut leaving = UndoGuard::new(app, &asking.request, &asking.class, asking.unrepeatable, asking.wait);
-    let answer = send_once(app, asking.request.clone(), asking.store_timeout).await;
+async fn acquire_once(app: &Arc<App>, acquire: &CheckedAcquire) -> Result<AcquireResponse, StoreError> {
+    let mut undo_guard =
+        UndoGuard::new(app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait);
+    let answer = send_once(app, acquire.request.clone(), acquire.store_timeout).await;
     // A definite answer reaches the caller with this response. After an unknown one the guard stays
     // armed.
     if !matches!(&answer, Err(failure) if failure.unknown) {
-        leaving.disarm();
+        undo_guard.disarm();
     }
     answer
 }
@@ -270,26 +271,27 @@ async fn send_once(
 /// Acquires with waiting, by core's [`AcquireDriver`].
 async fn acquire_waiting(
     app: &Arc<App>,
-    asking: &CheckedAcquire,
+    acquire: &CheckedAcquire,
     wait: Duration,
 ) -> Result<AcquireResponse, StoreError> {
-    let mut leaving = UndoGuard::new(app, &asking.request, &asking.class, asking.unrepeatable, asking.wait);
-    let (class, request) = (Arc::clone(&asking.class), asking.request.clone());
-    let hooks = WaitHooks { app, class: &asking.class.name, voided: false };
+    let mut undo_guard =
+        UndoGuard::new(app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait);
+    let (class, request) = (Arc::clone(&acquire.class), acquire.request.clone());
+    let hooks = WaitHooks { app, class: &acquire.class.name, voided: false };
     let mut driver = AcquireDriver::new(app.driver_io(), class, wait, request, hooks);
     let ended = driver.run().await;
-    app.waiters.forget(&asking.request.token);
+    app.waiters.forget(&acquire.request.token);
     if driver.hooks().voided {
-        leaving.disarm();
+        undo_guard.disarm();
         return Ok(AcquireResponse::Void);
     }
-    let maybe_granted = driver.machine().maybe_granted() && !asking.unrepeatable;
+    let maybe_granted = driver.machine().maybe_granted() && !acquire.unrepeatable;
     let Ok(outcome) = ended else {
         return Err(stopping_error(maybe_granted));
     };
     match outcome {
         AcquireOutcome::Held { grant, .. } => {
-            leaving.disarm();
+            undo_guard.disarm();
             Ok(AcquireResponse::Granted(grant))
         }
         // A caller that can repeat the request is not undone. It must know that an earlier call may

@@ -42,15 +42,15 @@ pub(crate) async fn release(
             let said = "tombstone_ms: a place in the queue has none; leave it or place_only out";
             return Err(Refusal::invalid("tombstone_ms", said));
         }
-        let giving = ReleaseRequest::leave_queue(name.clone(), token);
-        app.with_timeout(within, app.store().release(&giving, within)).await?;
+        let request = ReleaseRequest::leave_queue(name.clone(), token);
+        app.with_timeout(within, app.store().release(&request, within)).await?;
         return Ok(JsonBody(Released { name: name.to_string(), released: false }));
     }
     // A caller that sets a tombstone undoes an acquire that may never have been granted.
     let undo = tombstone.is_some_and(|keep| !keep.is_zero());
-    let giving = ReleaseRequest::by_owner(&name, token.clone())
+    let request = ReleaseRequest::by_owner(&name, token.clone())
         .with_tombstone(Some(tombstone.unwrap_or(TOMBSTONE_TTL)).filter(|keep| !keep.is_zero()));
-    let given = app.with_timeout(within, app.store().release(&giving, within)).await?;
+    let given = app.with_timeout(within, app.store().release(&request, within)).await?;
     app.client_leases.released(&name, &token, given, undo, app.clock.now());
     match given {
         ReleaseResponse::Released => {

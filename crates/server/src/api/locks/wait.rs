@@ -35,10 +35,10 @@ pub(crate) async fn wait(
     let wait = wait.min(app.config.max_wait);
     let _place = app.take_wait_slot(&who)?;
     let now = app.clock.now();
-    let bell = app.waiters.listen(&**app.store(), &name, &token, wait, now);
+    let notifier = app.waiters.listen(&**app.store(), &name, &token, wait, now);
     tokio::select! {
         biased;
         () = app.stopping.cancelled() => Err(Refusal::stopping()),
-        woken = run_until(&*app.clock, now + wait, bell.notified()) => Ok(JsonBody(Waited { woken: woken.is_some() })),
+        woken = run_until(&*app.clock, now + wait, notifier.notified()) => Ok(JsonBody(Waited { woken: woken.is_some() })),
     }
 }

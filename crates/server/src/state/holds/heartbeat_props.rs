@@ -88,10 +88,10 @@ impl Fixture {
         let asked = locks.class(class).ttl(ttl).acquire(&name).await;
         let hold = asked.unwrap().held().unwrap();
         let fence = hold.fence().unwrap();
-        let mut bed = Self { alone_until: Moment::ZERO, clock, store, holds, name, fence, on_failure };
-        let view = bed.holds.activate(ID, hold, bed.clock.now()).unwrap().unwrap();
-        bed.receive_response(&view).await;
-        bed
+        let mut testbed = Self { alone_until: Moment::ZERO, clock, store, holds, name, fence, on_failure };
+        let view = testbed.holds.activate(ID, hold, testbed.clock.now()).unwrap().unwrap();
+        testbed.receive_response(&view).await;
+        testbed
     }
 
     /// The client receives a response: how long it may work, and how long it is alone.
@@ -157,10 +157,10 @@ impl Fixture {
 
 /// Runs one history, then silence.
 async fn run_history(on_failure: OnFailure, ttl: Duration, heartbeat: Duration, steps: &[ClientStep]) {
-    let mut bed = Fixture::new(on_failure, ttl, heartbeat).await;
+    let mut testbed = Fixture::new(on_failure, ttl, heartbeat).await;
     let mut over = false;
     for step in steps {
-        over = bed.apply(*step).await;
+        over = testbed.apply(*step).await;
         if over {
             break;
         }
@@ -171,7 +171,7 @@ async fn run_history(on_failure: OnFailure, ttl: Duration, heartbeat: Duration, 
         OnFailure::Continue => ttl,
     };
     let silent = heartbeat + heartbeat / 50 + CHECK_INTERVAL * 2 + left_to_it;
-    over = over || bed.apply(ClientStep::Silence(silent)).await;
+    over = over || testbed.apply(ClientStep::Silence(silent)).await;
     assert!(over, "kept for nobody");
 }
 
@@ -198,14 +198,14 @@ proptest! {
 #[tokio::test(start_paused = true)]
 async fn earlier_promises_to_a_client_are_kept() {
     let ttl = Duration::from_secs(2);
-    let bed = Fixture::new(OnFailure::Fence, ttl, Duration::from_secs(60)).await;
-    let told = bed.clock.now() + Duration::from_secs(60);
-    bed.holds.set_valid_until(ID, told);
-    bed.holds.heartbeat(ID, OWNER, bed.clock.now()).unwrap();
+    let testbed = Fixture::new(OnFailure::Fence, ttl, Duration::from_secs(60)).await;
+    let told = testbed.clock.now() + Duration::from_secs(60);
+    testbed.holds.set_valid_until(ID, told);
+    testbed.holds.heartbeat(ID, OWNER, testbed.clock.now()).unwrap();
     let mut looks = 0;
-    while bed.clock.now() < told {
-        assert!(!bed.end_due_holds().await, "given up {:?} too early", told.since(bed.clock.now()));
-        bed.clock.sleep(CHECK_INTERVAL).await;
+    while testbed.clock.now() < told {
+        assert!(!testbed.end_due_holds().await, "given up {:?} too early", told.since(testbed.clock.now()));
+        testbed.clock.sleep(CHECK_INTERVAL).await;
         looks += 1;
     }
     assert!(looks > 100);
@@ -215,13 +215,13 @@ async fn earlier_promises_to_a_client_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_shorten_promised_time() {
     for on_failure in [OnFailure::Fence, OnFailure::Continue] {
-        let bed = Fixture::new(on_failure, Duration::from_secs(30), Duration::from_secs(10)).await;
-        let mut now = bed.clock.now();
-        while bed.holds.holds_to_end(now).is_empty() {
-            assert_eq!(bed.holds.without_client(now), [""; 0], "{on_failure:?}");
-            bed.clock.sleep(Duration::from_millis(10)).await;
-            now = bed.clock.now();
+        let testbed = Fixture::new(on_failure, Duration::from_secs(30), Duration::from_secs(10)).await;
+        let mut now = testbed.clock.now();
+        while testbed.holds.holds_to_end(now).is_empty() {
+            assert_eq!(testbed.holds.without_client(now), [""; 0], "{on_failure:?}");
+            testbed.clock.sleep(Duration::from_millis(10)).await;
+            now = testbed.clock.now();
         }
-        assert_eq!(bed.holds.without_client(now), [ID], "{on_failure:?}");
+        assert_eq!(testbed.holds.without_client(now), [ID], "{on_failure:?}");
     }
 }

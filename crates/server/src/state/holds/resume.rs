@@ -70,11 +70,11 @@ async fn resume_until_answered(
 ) -> Result<Option<Hold>, Refusal> {
     let class = app.class(&row.class)?;
     let token = super::attempt_token(app, row, &row.attempt)?;
-    let heirs = HoldTokenSource::new(app, row.clone(), token.clone());
+    let token_source = HoldTokenSource::new(app, row.clone(), token.clone());
     let ttl = row.ttl_ms.map(Duration::from_millis);
     let request = Request::new(&class.name, name)?
         .token(token)
-        .token_source(heirs)
+        .token_source(token_source)
         .options(RequestOptions::default().ttl(ttl));
     let age = u64::try_from(app.wall_micros().saturating_sub(row.since)).unwrap_or(0);
     let age = Duration::from_micros(age);

@@ -74,21 +74,21 @@ impl ClientLeases {
     /// Records the outcome of an acquire.
     pub(crate) fn acquired(
         &self,
-        ask: &AcquireRequest,
+        request: &AcquireRequest,
         answer: &Result<AcquireResponse, StoreError>,
         took: Duration,
         waited: bool,
         now: Moment,
     ) {
-        let Some(holder) = holder(&ask.token) else { return };
+        let Some(holder) = holder(&request.token) else { return };
         let fence = match answer {
             Ok(AcquireResponse::Granted(grant)) => Some(grant.fence),
             _ => None,
         };
         // Id 0: without a grant there is no hold that later events could belong to.
         let about = |fence| EventSubject {
-            name: ask.names.first(),
-            class: ask.token.class(),
+            name: request.names.first(),
+            class: request.token.class(),
             holder: &holder,
             fence,
             hold: 0,
@@ -97,16 +97,16 @@ impl ClientLeases {
             Ok(AcquireResponse::Granted(grant)) => {
                 let mut lease = FollowedLease {
                     id: 0,
-                    name: ask.names.first().clone(),
-                    class: ask.token.class().to_owned(),
+                    name: request.names.first().clone(),
+                    class: request.token.class().to_owned(),
                     holder: holder.clone(),
                     fence: grant.fence,
                     since: now,
-                    deadline: stored_until(now, grant.ttl.unwrap_or_else(|| ask.store_ttl())),
+                    deadline: stored_until(now, grant.ttl.unwrap_or_else(|| request.store_ttl())),
                     release_request: None,
                 };
                 let mut table = self.table();
-                if let Some(known) = table.get_mut(ask.token.expose())
+                if let Some(known) = table.get_mut(request.token.expose())
                     && known.fence == grant.fence
                 {
                     // A repeated acquire returned the same grant: no new event.
@@ -117,7 +117,7 @@ impl ClientLeases {
                 let what = EventKind::Acquired { took, waited, takeover: None, behind_debt: None };
                 self.recorder.record(&lease.subject(), what);
                 if table.len() < MAX_FOLLOWED_LEASES {
-                    table.insert(ask.token.expose().to_owned(), lease);
+                    table.insert(request.token.expose().to_owned(), lease);
                 }
                 return;
             }

@@ -58,8 +58,8 @@ struct WriteObserver {
 impl WriteObserver {
     fn poll_and_read(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
-        if let Some(asking) = &mut self.pending
-            && asking.as_mut().poll(&mut context).is_ready()
+        if let Some(acquire) = &mut self.pending
+            && acquire.as_mut().poll(&mut context).is_ready()
         {
             self.pending = None;
             self.rows_seen = Some(count_rows(&self.second));
@@ -73,13 +73,13 @@ async fn confirmed_writes_are_in_the_file() {
     let (_folder, first, second) = shared_file();
     let (ledger, writer) = StateDb::with_connection(first, None);
     let ledger = Arc::new(ledger);
-    let asking = Arc::clone(&ledger);
-    let asking = async move {
+    let acquire = Arc::clone(&ledger);
+    let acquire = async move {
         let step = |db: &Connection| db.execute("INSERT INTO parent DEFAULT VALUES", []);
-        asking.write_confirmed(step).await
+        acquire.write_confirmed(step).await
     };
     let asker =
-        Arc::new(Mutex::new(WriteObserver { pending: Some(Box::pin(asking)), second, rows_seen: None }));
+        Arc::new(Mutex::new(WriteObserver { pending: Some(Box::pin(acquire)), second, rows_seen: None }));
     asker.lock().unwrap().poll_and_read();
     // The next task of the same transaction: nothing is committed yet.
     let then = Arc::clone(&asker);
