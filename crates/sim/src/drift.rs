@@ -3,9 +3,11 @@
 use leasehold_core::clock::Moment;
 
 /// True time in nanoseconds since the history began.
-pub(super) type Nanos = u64;
-pub(super) const MS: Nanos = 1_000_000;
-pub(super) const SEC: Nanos = 1_000 * MS;
+pub type Nanos = u64;
+/// Nanoseconds in a millisecond.
+pub const MS: Nanos = 1_000_000;
+/// Nanoseconds in a second.
+pub const SEC: Nanos = 1_000 * MS;
 /// A time that never comes.
 pub(super) const NEVER: Nanos = u64::MAX;
 

@@ -65,9 +65,12 @@ mod world;
 
 pub use campaign::{Campaign, FailedSeed, Progress, find_unrepeatable_seed, run_campaign};
 pub use class::ClassPlan;
+pub use drift::{MS, Nanos, SEC};
 pub use fault::{SimFault, SimScheduledFault};
 pub use mistake::Mistake;
-pub use orphans::OrphanStats;
+pub use orphans::{AcquireKey, OrphanStats, OrphanTracker, ProcessLife};
 pub use plan::{DaemonPlan, FaultOdds, Route, SimPlan, Topology};
+pub use queue_entries::QueueEntries;
+pub use reachability::Reachability;
 pub use shrink::{ShrunkPlan, shrink};
 pub use simulation::{SimRun, run_plan};

@@ -63,10 +63,10 @@ impl OrphanStats {
 }
 
 /// A process: its host, and its life number on that host.
-pub(super) type ProcessLife = (usize, u32);
+pub type ProcessLife = (usize, u32);
 
 /// Identifies an acquire: host, life, class.
-pub(super) type AcquireKey<'a> = (usize, u32, &'a str);
+pub type AcquireKey<'a> = (usize, u32, &'a str);
 
 /// How the acquire that sent a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ struct LeaseGrant {
 
 /// Tracks requests, grants and leases of one history.
 #[derive(Debug, Default)]
-pub(super) struct OrphanTracker {
+pub struct OrphanTracker {
     // Acquires that have begun and not ended.
     running_acquires: BTreeSet<(usize, u32, String)>,
     // By the random part of the token.
@@ -125,15 +125,17 @@ pub(super) struct OrphanTracker {
     standing: BTreeMap<Name, StandingLease>,
     // Sum of the store's steps back: every lease lasts that much longer.
     pub(super) clock_stepped_back: Nanos,
-    pub(super) reachability: Reachability,
+    /// When each client could reach the store.
+    pub reachability: Reachability,
     // Lives of daemons that ended with pending work, killed ones included.
     pub(super) unfinished_daemons: BTreeSet<ProcessLife>,
-    pub(super) stats: OrphanStats,
+    /// The orphans counted so far.
+    pub stats: OrphanStats,
 }
 
 impl OrphanTracker {
     /// An acquire request is sent.
-    pub(super) fn request_sent(&mut self, slot: usize, life: u32, request: &AcquireRequest) {
+    pub fn request_sent(&mut self, slot: usize, life: u32, request: &AcquireRequest) {
         let token = &request.token;
         let class = token.class().to_owned();
         let asker = (slot, life, class.clone());
@@ -157,12 +159,12 @@ impl OrphanTracker {
     }
 
     /// An acquire begins.
-    pub(super) fn acquire_begins(&mut self, (slot, life, class): AcquireKey<'_>) {
+    pub fn acquire_begins(&mut self, (slot, life, class): AcquireKey<'_>) {
         self.running_acquires.insert((slot, life, class.to_owned()));
     }
 
     /// An acquire ended, with a response or by cancellation.
-    pub(super) fn acquire_ends(&mut self, (slot, life, class): AcquireKey<'_>, held: bool, now: Nanos) {
+    pub fn acquire_ends(&mut self, (slot, life, class): AcquireKey<'_>, held: bool, now: Nanos) {
         self.running_acquires.remove(&(slot, life, class.to_owned()));
         let mine =
             |asked: &TokenRequests| (asked.slot, asked.life, asked.class.as_str()) == (slot, life, class);
@@ -170,13 +172,13 @@ impl OrphanTracker {
     }
 
     /// A process died, and with it all of its running acquires.
-    pub(super) fn process_dies(&mut self, slot: usize, now: Nanos) {
+    pub fn process_dies(&mut self, slot: usize, now: Nanos) {
         self.running_acquires.retain(|(host, ..)| *host != slot);
         self.end_requests(|asked| asked.slot == slot, AcquireEnd::WithoutHold(now));
     }
 
     /// The store granted or handed over a lease. `again`: to a message it had already executed.
-    fn lease_granted(
+    pub fn lease_granted(
         &mut self,
         lease: (Name, Fence),
         token: &Token,
@@ -200,14 +202,14 @@ impl OrphanTracker {
     }
 
     /// The store executed a release of this token, and the client will learn of it.
-    fn lease_released(&mut self, token: &Token) {
+    pub fn lease_released(&mut self, token: &Token) {
         if let Some(asked) = self.requests.get_mut(token.random()) {
             asked.undone = true;
         }
     }
 
     /// The store has this lease of a name now, or none. `given` is the token just released, if any.
-    fn observe_lease(&mut self, name: &Name, lease: Option<&Lease>, given: Option<&Token>, now: Nanos) {
+    pub fn observe_lease(&mut self, name: &Name, lease: Option<&Lease>, given: Option<&Token>, now: Nanos) {
         let lease = lease.and_then(|lease| Some((lease.fence?, lease.remaining?)));
         let due = lease.map_or(now, |(_, left)| now + u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         let fence = lease.map(|(fence, _)| fence);
@@ -250,7 +252,7 @@ impl OrphanTracker {
     }
 
     /// Accounts for all leases that still stand; called at the end.
-    fn finish(&mut self, now: Nanos) {
+    pub fn finish(&mut self, now: Nanos) {
         for (name, standing) in std::mem::take(&mut self.standing) {
             let span = (standing.granted_at, standing.expires_at.min(now));
             self.lease_gone((name, standing.fence), span, None);
@@ -305,6 +307,3 @@ impl WorldState {
         self.orphans.stats
     }
 }
-
-#[cfg(test)]
-mod tests;

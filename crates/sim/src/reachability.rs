@@ -8,11 +8,11 @@ use super::world::WorldState;
 
 /// Per life of a host, the spans in which it could reach the store, in order.
 #[derive(Debug, Default)]
-pub(super) struct Reachability(BTreeMap<(usize, u32), Vec<(Nanos, Nanos)>>);
+pub struct Reachability(BTreeMap<(usize, u32), Vec<(Nanos, Nanos)>>);
 
 impl Reachability {
     /// Adds a span that ends now.
-    pub(super) fn add_span(&mut self, life: (usize, u32), from: Nanos, to: Nanos) {
+    pub fn add_span(&mut self, life: (usize, u32), from: Nanos, to: Nanos) {
         let spans = self.0.entry(life).or_default();
         match spans.last_mut() {
             Some(last) if last.1 == from => last.1 = to,

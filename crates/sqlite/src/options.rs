@@ -184,17 +184,3 @@ impl SqliteOptions {
         self
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durability_round_trips_through_text() {
-        for each in [Durability::Normal, Durability::Full] {
-            assert_eq!(each.to_string().parse::<Durability>().unwrap(), each);
-        }
-        let said = "off".parse::<Durability>().unwrap_err().to_string();
-        assert!(said.contains("normal") && said.contains("full"), "{said}");
-    }
-}

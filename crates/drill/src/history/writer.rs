@@ -112,38 +112,3 @@ impl HistoryWriter {
         &self.who
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leasehold_core::clock::BootClock;
-
-    #[derive(Clone, Default)]
-    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for SharedBuffer {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn records_beyond_the_limit_are_counted_and_the_gap_is_recorded() {
-        let paper = SharedBuffer::default();
-        let sink = HistorySink::new(paper.clone(), 2, BootClock::shared());
-        let writer = sink.writer("w1");
-        for _ in 0..5 {
-            writer.record(HistoryEntry::Quiet);
-        }
-        sink.close();
-        writer.record(HistoryEntry::Quiet);
-        let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
-        let history = super::super::read(text.as_bytes()).unwrap();
-        assert_eq!(history.records.len(), 3, "two lines and the gap: {text}");
-        assert_eq!(history.records[2].what, HistoryEntry::Gap { lines: 3 });
-    }
-}

@@ -1,6 +1,6 @@
 //! A selection of the drills for every change: worker processes on a SQLite file and a Redis
 //! server, and the control run that tests the checker. `cargo test -p leasehold-drill --test drills
-//! -- --ignored` runs all of them.
+//! -- --ignored` runs all of them. Also the measures, reports and faults of drills, without processes.
 
 // clippy's exception for tests covers test functions only, not their helpers.
 #![allow(clippy::unwrap_used)]
@@ -8,6 +8,9 @@
 mod clocks;
 mod counters;
 mod external_store;
+mod fault_list;
+mod measures;
+mod reports;
 
 use leasehold_drill::fleet::{DrillStore, DrillTestbed, WorkerProgram};
 use leasehold_drill::scenario::{ALL, DrillOptions, Outcome, Verdict, find, run};

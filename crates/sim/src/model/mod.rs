@@ -34,6 +34,3 @@ pub mod protocol;
 pub mod state;
 pub mod store;
 pub mod symmetry;
-
-#[cfg(test)]
-mod conformance_tests;

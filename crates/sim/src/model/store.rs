@@ -15,7 +15,7 @@ pub const FENCES_PER_TICK: u8 = 8;
 
 impl ModelState {
     /// Delivers a message to the store. Returns its response, if any.
-    pub(super) fn store_receives(
+    pub fn store_receives(
         &mut self,
         message: Message,
         config: &ModelConfig,
@@ -122,7 +122,7 @@ impl ModelState {
     }
 
     /// The store loses acknowledged writes.
-    pub(super) fn lose_data(&mut self, config: &ModelConfig, sights: &CoverageSet) {
+    pub fn lose_data(&mut self, config: &ModelConfig, sights: &CoverageSet) {
         let kept = match config.data_loss {
             DataLoss::Never => return,
             DataLoss::Flush => StoreMemory::default(),

@@ -10,6 +10,8 @@ mod daemon;
 mod faults;
 mod machines;
 mod mistakes;
+mod orphans;
 mod promises;
+mod queue_entries;
 mod replay;
 mod seeds;

@@ -9,6 +9,7 @@
 mod boot;
 mod cleanup;
 mod crash;
+mod examine;
 mod failure;
 mod fence;
 mod fixture;

@@ -179,3 +179,12 @@ fn creating_a_file_that_exists_keeps_the_locks_of_this_process() {
     let said = String::from_utf8_lossy(&other.stderr);
     assert!(!other.status.success() && said.contains("locked"), "{said}");
 }
+
+#[test]
+fn durability_round_trips_through_text() {
+    for each in [Durability::Normal, Durability::Full] {
+        assert_eq!(each.to_string().parse::<Durability>().unwrap(), each);
+    }
+    let said = "off".parse::<Durability>().unwrap_err().to_string();
+    assert!(said.contains("normal") && said.contains("full"), "{said}");
+}

@@ -1,6 +1,12 @@
-//! The model of the protocol: one test for each configuration that must hold or must break.
+//! The model of the protocol: one test for each configuration that must hold or must break,
+//! and a comparison of the model with the real client and store.
 //!
 //! Run with `--nocapture` (or `--no-capture` under nextest) for the counts and the counterexamples in words.
+
+// Clippy's exception for tests covers test functions only, not the helpers they share.
+#![allow(clippy::expect_used)]
+
+mod conformance;
 
 use leasehold_sim::model::catalogue::{MUST_BREAK, MUST_HOLD, find_config};
 use leasehold_sim::model::check::{explore, shortest_counterexample};

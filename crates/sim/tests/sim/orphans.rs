@@ -1,7 +1,11 @@
-use leasehold_core::rng::SeededRandom;
-use leasehold_core::{Holder, Ttl};
+//! The measurement of orphans: which leases count, from when, and until when.
 
-use super::*;
+use std::time::Duration;
+
+use leasehold_core::rng::SeededRandom;
+use leasehold_core::store::{AcquireRequest, Lease};
+use leasehold_core::{Fence, Holder, Name, Token, Ttl};
+use leasehold_sim::{AcquireKey, MS, Nanos, OrphanTracker, SEC};
 
 const ACQUIRE_KEY: AcquireKey<'_> = (0, 1, "c0");
 

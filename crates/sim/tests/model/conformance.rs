@@ -8,17 +8,16 @@ use leasehold_core::memory::LeaseTable;
 use leasehold_core::policy::PolicyBook;
 use leasehold_core::store::{AcquireRequest, AcquireResponse, ReleaseRequest, RenewRequest, RenewResponse};
 use leasehold_core::types::{Fence, Name, Token as RealToken, Ttl};
+use leasehold_sim::model::catalogue::{MUST_BREAK, MUST_HOLD, WIDE_BOUNDS};
+use leasehold_sim::model::config::{DataLoss, ModelConfig};
+use leasehold_sim::model::coverage::CoverageSet;
+use leasehold_sim::model::network::{MAX_IN_FLIGHT, Message};
+use leasehold_sim::model::promise::ModelPromise;
+use leasehold_sim::model::protocol::ProtocolModel;
+use leasehold_sim::model::state::{ModelState, ModelToken};
+use leasehold_sim::model::store::FENCES_PER_TICK;
 use proptest::prelude::*;
 use stateright::{Model, Representative};
-
-use super::catalogue::{MUST_BREAK, MUST_HOLD, WIDE_BOUNDS};
-use super::config::{DataLoss, ModelConfig};
-use super::coverage::CoverageSet;
-use super::network::{MAX_IN_FLIGHT, Message};
-use super::promise::ModelPromise;
-use super::protocol::ProtocolModel;
-use super::state::{ModelState, ModelToken};
-use super::store::FENCES_PER_TICK;
 
 const TICK: Duration = Duration::from_secs(1);
 
