@@ -1,22 +1,16 @@
-//! One test for each rule of the hold machine. Times are milliseconds since the acquire request was
-//! sent.
+//! Tests of the hold machine that set its private fields; the others are in `tests/behaviour/life`.
+//! Times are milliseconds since the acquire request was sent.
 
-mod healing;
-mod late_requests;
-mod policy;
-mod releasing;
-mod renewing;
 mod transition_table;
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
-use super::{Effect, HoldMachine, HoldState, Input, ReleaseOutcome, ReleaseResult};
+use super::{Effect, HoldMachine, HoldState, Input, ReleaseResult};
 use crate::clock::Moment;
 use crate::event::{EventKind, Loss};
 use crate::policy::{Class, OnFailure, PolicyBook};
 use crate::store::Grant;
-use crate::types::{Fence, Ttl};
+use crate::types::Fence;
 
 // TTL 30 s, drift 320 ms, renewed every 10 s with timeout 2 s, three failures, fenced, two release
 // attempts of 2 s.
@@ -29,13 +23,6 @@ fn class(change: impl FnOnce(&mut Class)) -> Arc<Class> {
 
 fn continuing(class: &mut Class) {
     class.renew.on_failure = OnFailure::Continue;
-}
-
-fn with_shorter_ttl(class: &mut Class) {
-    class.ttl = Ttl::new(Duration::from_secs(5)).unwrap();
-    class.drift = Class::default_drift(class.ttl.get());
-    class.renew.every = Some(Duration::from_secs(1));
-    class.renew.timeout = Duration::from_millis(500);
 }
 
 // Milliseconds after the acquire request was sent.
@@ -86,30 +73,13 @@ fn unknown() -> Input {
     Input::RenewFailed { unknown: true }
 }
 
-fn proven_until(life: &HoldMachine) -> Moment {
-    match life.state() {
-        HoldState::Proven { deadline } => deadline,
-        other => panic!("not proven but {other:?}"),
-    }
-}
-
-fn event_labels(effects: &[Effect]) -> Vec<&'static str> {
-    let label = |effect: &Effect| match effect {
-        Effect::Emit(what) => Some(what.label()),
-        _ => None,
-    };
-    effects.iter().filter_map(label).collect()
-}
-
-fn finish(effects: &[Effect]) -> Option<ReleaseOutcome> {
-    effects.iter().find_map(|effect| match effect {
-        Effect::Finish(outcome) => Some(*outcome),
-        _ => None,
-    })
-}
-
-fn abandoned(effects: &[Effect], loss: Loss) -> bool {
-    let counted = |effect: &&Effect| matches!(effect, Effect::Emit(EventKind::Abandoned { reason, .. }) if *reason == loss);
-    let fired = |effect: &&Effect| **effect == Effect::Cancel(loss);
-    effects.iter().filter(counted).count() == 1 && effects.iter().filter(fired).count() == 1
+#[test]
+fn continue_class_passes_the_deadline_and_renews_at_once() {
+    let mut life = held(class(continuing));
+    life.due = Moment::FAR;
+    let effects = tick(&mut life, 29_700);
+    assert_eq!(effects, [Effect::Emit(EventKind::Unproven), Effect::Renew]);
+    assert_eq!(life.deadline().stop_at(), Moment::FAR);
+    let since = at(29_680);
+    assert!(matches!(life.state(), HoldState::Unproven { since: from, .. } if from == since));
 }

@@ -2,8 +2,8 @@
 //! grant is undone.
 
 use super::*;
-use crate::event::DebtResolution;
-use crate::policy::ReleaseWhen;
+use leasehold_core::event::DebtResolution;
+use leasehold_core::policy::ReleaseWhen;
 
 // A request may arrive for a minute, as after an acquire that succeeded at its second attempt.
 const LATE_UNTIL_MS: u64 = 60_010;

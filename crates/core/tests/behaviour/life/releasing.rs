@@ -1,8 +1,8 @@
 //! Releases: attempts, the meaning of their answers, and debt.
 
 use super::*;
-use crate::event::DebtResolution;
-use crate::policy::ReleaseWhen;
+use leasehold_core::event::DebtResolution;
+use leasehold_core::policy::ReleaseWhen;
 
 const UNKNOWN_OUTCOME: ReleaseResult = ReleaseResult::Failed { unknown: true };
 const NOT_APPLIED: ReleaseResult = ReleaseResult::Failed { unknown: false };

@@ -1,7 +1,7 @@
 //! Policy changes while a lock is held.
 
 use super::*;
-use crate::policy::Enforcement;
+use leasehold_core::policy::Enforcement;
 
 fn changed(life: &mut HoldMachine, class: Arc<Class>, millis: u64) -> Vec<Effect> {
     step(life, Input::PolicyChanged(class), millis)
