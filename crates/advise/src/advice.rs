@@ -68,15 +68,15 @@ pub struct Plan {
 impl Plan {
     /// The plan for this TTL, with a renewal every third of it.
     #[must_use]
-    pub fn of(ttl: Duration, timeout: Duration, wishes: &Requirements) -> Self {
+    pub fn of(ttl: Duration, timeout: Duration, requirements: &Requirements) -> Self {
         let every = ttl / 3;
-        let usable = usable_time(ttl, Class::default_drift(ttl), wishes.grace(ttl));
+        let usable = usable_time(ttl, Class::default_drift(ttl), requirements.grace(ttl));
         Self {
             ttl,
             every,
             timeout,
             margin: usable.saturating_sub(every),
-            takeover: ttl + wishes.lock_delay + MAX_WAITER_POLL,
+            takeover: ttl + requirements.lock_delay + MAX_WAITER_POLL,
         }
     }
 }
@@ -150,20 +150,20 @@ impl Advice {
     /// # Errors
     /// There is too little data, a percentile is beyond the histogram, or the TTL would be too
     /// long.
-    pub fn from(evidence: &Evidence, wishes: &Requirements) -> Result<Self, AdviceError> {
-        let p99 = match wishes.p99 {
+    pub fn from(evidence: &Evidence, requirements: &Requirements) -> Result<Self, AdviceError> {
+        let p99 = match requirements.p99 {
             Some(p99) => p99,
             None => {
                 evidence.check_enough()?;
                 evidence.held.quantile(0.99)?
             }
         };
-        let jitter = match wishes.jitter {
+        let jitter = match requirements.jitter {
             Some(jitter) => jitter,
             // Added, not the maximum: one slow answer and one pause may hit the same renewal.
             None => evidence.store.quantile(0.999)?.saturating_add(evidence.stalls.quantile(0.999)?),
         };
-        let guard = wishes.guard.unwrap_or_else(|| (p99 / 10).max(MIN_GUARD));
+        let guard = requirements.guard.unwrap_or_else(|| (p99 / 10).max(MIN_GUARD));
         let timeout = jitter.max(MIN_RENEW_TIMEOUT);
         let covering = check_max_ttl(p99.saturating_add(jitter).saturating_add(guard))?;
         // Needed: ttl - (20 ms + ttl/100) - stop_grace - ttl/3 >= two timeouts and the guard. The
@@ -173,19 +173,22 @@ impl Advice {
         let mut renewing = Duration::ZERO;
         loop {
             // Checked before the multiplication, which would overflow with an absurd grace.
-            let needed = check_max_ttl(wishes.grace(renewing).saturating_add(without))?;
+            let needed = check_max_ttl(requirements.grace(renewing).saturating_add(without))?;
             let longer = check_max_ttl(round_up_two_digits(needed.mul_f64(1.0 / (1.0 - 1.0 / 3.0 - 0.01))))?;
             if longer <= renewing {
                 break;
             }
             renewing = longer;
         }
-        let covering =
-            Plan::of(covering.max(MIN_TTL), timeout.min(covering / 6).max(Duration::from_millis(1)), wishes);
-        let renewing = Plan::of(renewing.max(MIN_TTL), timeout, wishes);
-        let slo = wishes.takeover_slo.map(|target| Slo {
+        let covering = Plan::of(
+            covering.max(MIN_TTL),
+            timeout.min(covering / 6).max(Duration::from_millis(1)),
+            requirements,
+        );
+        let renewing = Plan::of(renewing.max(MIN_TTL), timeout, requirements);
+        let slo = requirements.takeover_slo.map(|target| Slo {
             target,
-            current: wishes.current.map(|ttl| ttl + wishes.lock_delay + MAX_WAITER_POLL),
+            current: requirements.current.map(|ttl| ttl + requirements.lock_delay + MAX_WAITER_POLL),
             remedy: if covering.takeover <= target {
                 SloRemedy::Covering
             } else if renewing.takeover <= target {
@@ -246,19 +249,19 @@ mod tests {
 
     fn example_work() -> (Evidence, Requirements) {
         let evidence = Evidence::of_held((0..1000).map(|at| if at < 980 { secs(5) } else { secs(18) }));
-        let wishes = Requirements {
+        let requirements = Requirements {
             jitter: Some(secs(4)),
             guard: Some(secs(2)),
             stop_grace: Some(Duration::ZERO),
             ..Requirements::default()
         };
-        (evidence, wishes)
+        (evidence, requirements)
     }
 
     #[test]
     fn eighteen_four_and_two_are_twenty_four_renewed_every_eight() {
-        let (evidence, wishes) = example_work();
-        let advice = Advice::from(&evidence, &wishes).unwrap();
+        let (evidence, requirements) = example_work();
+        let advice = Advice::from(&evidence, &requirements).unwrap();
         assert_eq!((advice.p50, advice.p95, advice.p99), (secs(5), secs(5), secs(18)));
         assert_eq!((advice.covering.ttl, advice.covering.every), (secs(24), secs(8)));
         assert_eq!(advice.recommended(), advice.covering);
@@ -282,11 +285,11 @@ mod tests {
 
     #[test]
     fn the_renewing_plan_is_the_shortest_in_which_a_retry_fits() {
-        let (evidence, wishes) = example_work();
-        let plan = Advice::from(&evidence, &wishes).unwrap().renewing;
+        let (evidence, requirements) = example_work();
+        let plan = Advice::from(&evidence, &requirements).unwrap().renewing;
         assert_eq!(plan.ttl, secs(16));
         assert!(plan.margin >= plan.timeout * 2 + secs(2), "{plan:?}");
-        let shorter = Plan::of(secs(15), plan.timeout, &wishes);
+        let shorter = Plan::of(secs(15), plan.timeout, &requirements);
         assert!(shorter.margin < plan.timeout * 2 + secs(2), "{shorter:?}");
     }
 
@@ -316,11 +319,11 @@ mod tests {
         assert!(matches!(long, Err(AdviceError::TooLong(_))), "{long:?}");
         // Even with the longest values the sum is refused and does not overflow.
         let most = Some(Duration::MAX);
-        for wishes in [
+        for requirements in [
             Requirements { p99: most, jitter: most, guard: most, ..Requirements::default() },
             Requirements { p99: Some(secs(1)), stop_grace: most, ..Requirements::default() },
         ] {
-            let long = Advice::from(&Evidence::default(), &wishes);
+            let long = Advice::from(&Evidence::default(), &requirements);
             assert!(matches!(long, Err(AdviceError::TooLong(_))), "{long:?}");
         }
         // A known p99 needs no recorded holds.

@@ -191,10 +191,10 @@ async fn take_back(io: &DriverIo, class: &Arc<Class>, request: &ReleaseRequest) 
 
 fn resolve_class(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<Arc<Class>> {
     let class = settings.policy_book()?.class(&args.class, BootClock.now())?;
-    let mut tweaks = RequestOptions::default();
-    tweaks.ttl = args.ttl;
-    tweaks.wait = args.nonblock.then_some(Duration::ZERO).or(args.wait);
-    Ok(tweaks.apply(&class)?)
+    let mut options = RequestOptions::default();
+    options.ttl = args.ttl;
+    options.wait = args.nonblock.then_some(Duration::ZERO).or(args.wait);
+    Ok(options.apply(&class)?)
 }
 
 /// The default holder: the parent process, because this process exits at once.

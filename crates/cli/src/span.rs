@@ -30,14 +30,14 @@ mod tests {
     fn a_hundred_years_are_the_maximum() {
         assert_eq!(parse("876000h"), Ok(MAX_DURATION));
         for text in ["876001h", "9223372036854775807s", "999999999999h"] {
-            let said = parse(text).unwrap_err();
-            assert!(said.contains("876000h"), "{text}: {said}");
+            let message = parse(text).unwrap_err();
+            assert!(message.contains("876000h"), "{text}: {message}");
         }
     }
 
     #[test]
     fn an_invalid_duration_is_not_repeated_at_length() {
-        let said = parse(&"1".repeat(10_000)).unwrap_err();
-        assert!(said.len() < 100, "{said}");
+        let message = parse(&"1".repeat(10_000)).unwrap_err();
+        assert!(message.len() < 100, "{message}");
     }
 }

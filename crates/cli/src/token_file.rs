@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn invalid_content_is_refused_and_not_repeated() {
         for text in ["", "hunter2", "{\"token\":\"hunter2\"}"] {
-            let said = format!("{:#}", TokenFile::parse(text).unwrap_err());
-            assert!(!said.contains("hunter2"), "{said}");
+            let message = format!("{:#}", TokenFile::parse(text).unwrap_err());
+            assert!(!message.contains("hunter2"), "{message}");
         }
     }
 }

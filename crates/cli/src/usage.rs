@@ -167,9 +167,9 @@ mod tests {
             ),
             (&["show"], "the following required arguments were not provided: <NAME>"),
         ] {
-            let said = usage_error(words);
-            assert!(said.starts_with(first), "{said}");
-            assert!((2..=3).contains(&said.lines().count()) && said.contains("--help"), "{said}");
+            let message = usage_error(words);
+            assert!(message.starts_with(first), "{message}");
+            assert!((2..=3).contains(&message.lines().count()) && message.contains("--help"), "{message}");
         }
     }
 }

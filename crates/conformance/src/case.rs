@@ -191,9 +191,9 @@ pub fn check_skips<F: Fixture>(time: Time, fixture: impl Future<Output = F>, dec
     let found = found.unwrap_or_else(|failed| panic!("the fixture cannot open its store: {failed:#}"));
     // `crossprocess::*` stands for all cases of a file.
     let declares = |id: &str| {
-        declared
-            .iter()
-            .any(|said| *said == id || said.strip_suffix('*').is_some_and(|module| id.starts_with(module)))
+        declared.iter().any(|message| {
+            *message == id || message.strip_suffix('*').is_some_and(|module| id.starts_with(module))
+        })
     };
     let silent: Vec<_> = found.iter().filter(|id| !declares(id)).collect();
     // A declared case that runs is an error too, or the list would go out of date.
@@ -204,7 +204,7 @@ pub fn check_skips<F: Fixture>(time: Time, fixture: impl Future<Output = F>, dec
         .collect();
     let unknown: Vec<_> = declared
         .iter()
-        .filter(|said| !CASES.iter().any(|case| case.id.starts_with(said.trim_end_matches('*'))))
+        .filter(|message| !CASES.iter().any(|case| case.id.starts_with(message.trim_end_matches('*'))))
         .collect();
     assert!(
         silent.is_empty() && stale.is_empty() && unknown.is_empty(),

@@ -162,8 +162,8 @@ mod tests {
         for url in
             ["http://u:hunter2@h", "http://hunter2@h", "http://h?token=hunter2", "http://h?password=hunter2"]
         {
-            let said = parse_error(url);
-            assert!(said.contains("token_file") && !said.contains("hunter2"), "{said}");
+            let message = parse_error(url);
+            assert!(message.contains("token_file") && !message.contains("hunter2"), "{message}");
         }
     }
 
@@ -176,8 +176,8 @@ mod tests {
             ("https://h?cert_file=/x", "key_file="),
             ("nonsense", "not a URL"),
         ] {
-            let said = parse_error(url);
-            assert!(said.contains(advice), "{url}: {said}");
+            let message = parse_error(url);
+            assert!(message.contains(advice), "{url}: {message}");
         }
     }
 }

@@ -165,8 +165,8 @@ mod tests {
             ("h?password=hunter2:1", "known are"),
             ("sqlite:/x?sync=off", "durability=full"),
         ] {
-            let said = StoreUrl::parse(bad).unwrap_err().to_string();
-            assert!(said.contains(advice) && !said.contains("hunter2"), "{bad}: {said}");
+            let message = StoreUrl::parse(bad).unwrap_err().to_string();
+            assert!(message.contains(advice) && !message.contains("hunter2"), "{bad}: {message}");
         }
     }
 

@@ -181,8 +181,8 @@ async fn watch_cancel_requests(scheduler: Scheduler, stop: CancellationToken) {
         if scheduler.jobs_in_progress().is_empty() {
             continue;
         }
-        if let Ok(wishes) = writer.open_cancel_requests(1000).await {
-            for wish in wishes {
+        if let Ok(requirements) = writer.open_cancel_requests(1000).await {
+            for wish in requirements {
                 let _here = scheduler.cancel_local_work(&wish.id);
             }
         }

@@ -137,11 +137,11 @@ impl Settings {
     /// The due time of a job that has just entered its state: the given delay (such as a heartbeat), or
     /// the limit of its state, but never later than its deadline.
     #[must_use]
-    pub fn due_in(&self, job: &Job, said: Option<Duration>) -> Option<Duration> {
+    pub fn due_in(&self, job: &Job, message: Option<Duration>) -> Option<Duration> {
         // A job that is not yet stored has `now` and `created` of zero: its deadline counts from its creation.
         let now = job.now.max(job.created);
         let left = |deadline: u64| Duration::from_millis(deadline.saturating_sub(now));
         let late = job.deadline().filter(|_| !job.state.is_terminal()).map(left);
-        [said.or_else(|| self.state_limit(job)), late].into_iter().flatten().min()
+        [message.or_else(|| self.state_limit(job)), late].into_iter().flatten().min()
     }
 }

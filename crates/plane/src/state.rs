@@ -196,7 +196,7 @@ mod tests {
             assert_eq!(state.as_str().parse::<JobState>().unwrap(), state);
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
-        let said = "DONE".parse::<JobState>().unwrap_err().to_string();
-        assert!(said.contains("SUCCEEDED"), "{said}");
+        let message = "DONE".parse::<JobState>().unwrap_err().to_string();
+        assert!(message.contains("SUCCEEDED"), "{message}");
     }
 }

@@ -96,10 +96,10 @@ async fn wait_for_replicas(
 ) -> Result<(), StoreError> {
     let wanted = store.wait_replicas();
     // `WAIT` with 0 would wait for ever. Half of the remaining time is kept for the release.
-    let patience = u64::try_from((limit.remaining() / 2).as_millis()).unwrap_or(u64::MAX).max(1);
+    let timeout = u64::try_from((limit.remaining() / 2).as_millis()).unwrap_or(u64::MAX).max(1);
     let mut command = redis::cmd("WAIT");
-    command.arg(wanted).arg(patience);
-    let said = match store.request_slot.send(wire, &command, limit).await {
+    command.arg(wanted).arg(timeout);
+    let message = match store.request_slot.send(wire, &command, limit).await {
         Ok(Value::Int(have)) if have >= i64::from(wanted) => return Ok(()),
         Ok(Value::Int(have)) => format!("only {have} of {wanted} replicas confirmed the grant"),
         Ok(Value::ServerError(err)) => error::from_server(&err).message().to_owned(),
@@ -110,11 +110,11 @@ async fn wait_for_replicas(
     match crate::release::release(store, &giving, limit.remaining()).await {
         Ok(_) => Err(StoreError::not_done(
             StoreErrorKind::Overloaded,
-            format!("{said}, so it was taken back; fix replication or lower wait_replicas"),
+            format!("{message}, so it was taken back; fix replication or lower wait_replicas"),
         )),
         Err(failure) => Err(StoreError::unknown(
             StoreErrorKind::Overloaded,
-            format!("{said}, and taking it back failed too: {}", failure.message()),
+            format!("{message}, and taking it back failed too: {}", failure.message()),
         )),
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn from_server(err: &ServerError) -> StoreError {
 }
 
 fn classify(code: &str, detail: &str) -> StoreError {
-    let said = redact(&format!("{code} {detail}"));
+    let message = redact(&format!("{code} {detail}"));
     let inside = detail.contains(SCRIPT_ERROR_MARK);
     let known = NOT_DONE_CODES
         .iter()
@@ -127,14 +127,17 @@ fn classify(code: &str, detail: &str) -> StoreError {
             (code == "ERR" && !inside).then(general).flatten()
         });
     if let Some((_, cause, help)) = known {
-        return StoreError::not_done(*cause, format!("Redis answered `{said}`: {help}"));
+        return StoreError::not_done(*cause, format!("Redis answered `{message}`: {help}"));
     }
     let cause = if detail.starts_with("The user executing the script") || code == "NOPERM" {
         StoreErrorKind::Denied
     } else {
         StoreErrorKind::Corrupt
     };
-    StoreError::unknown(cause, format!("Redis answered `{said}`, which is not in the table of known errors"))
+    StoreError::unknown(
+        cause,
+        format!("Redis answered `{message}`, which is not in the table of known errors"),
+    )
 }
 
 /// Converts an error of a call that may have been sent: always unknown.
@@ -293,8 +296,8 @@ mod tests {
             format!("odd thing near web|job|{secret}|17"),
             format!("unknown command 'EVALSHA', with args beginning with: 'web|job|{secret}'"),
         ] {
-            let said = classify("ERR", &detail).to_string();
-            assert!(!said.contains(secret), "{said}");
+            let message = classify("ERR", &detail).to_string();
+            assert!(!message.contains(secret), "{message}");
         }
     }
 

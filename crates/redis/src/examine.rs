@@ -59,16 +59,16 @@ pub async fn examine(options: &RedisOptions, within: Duration) -> Result<Examina
         }
         Err(failure) => return Err(failure),
     };
-    let mut asker = ExamineConnection { connection, limit: &limit, url: options.describe() };
-    measure_round_trip(&mut asker, &mut out).await?;
-    if let Some(info) = unless_denied(asker.query(&redis::cmd("INFO")).await?, "INFO", "+info", &mut out) {
+    let mut client = ExamineConnection { connection, limit: &limit, url: options.describe() };
+    measure_round_trip(&mut client, &mut out).await?;
+    if let Some(info) = unless_denied(client.query(&redis::cmd("INFO")).await?, "INFO", "+info", &mut out) {
         let info = as_text(&info).ok_or_else(|| error::unexpected_response("INFO"))?.to_owned();
         read_info(&parse_info(&info), options, &mut out);
     }
-    if let Some(time) = unless_denied(asker.query(&redis::cmd("TIME")).await?, "TIME", "+time", &mut out) {
+    if let Some(time) = unless_denied(client.query(&redis::cmd("TIME")).await?, "TIME", "+time", &mut out) {
         check_clock(&time, &*clock, out.round_trip.unwrap_or_default(), &mut out);
     }
-    check_fsync(&mut asker, &mut out).await?;
+    check_fsync(&mut client, &mut out).await?;
     out.sort_findings();
     Ok(out)
 }
@@ -98,17 +98,17 @@ fn unless_denied(answer: Value, command: &str, right: &str, out: &mut Examinatio
     let Value::ServerError(err) = &answer else {
         return Some(answer);
     };
-    let said = err.details().unwrap_or_default();
+    let message = err.details().unwrap_or_default();
     out.add_finding(if err.code() == "NOPERM" {
         Finding::breaks(
             "redis.permission",
-            format!("the user may not run {command} ({said}), so what it would tell is not known"),
+            format!("the user may not run {command} ({message}), so what it would tell is not known"),
             format!("give the user {right}: see the ACL line in docs/stores/redis.md"),
         )
     } else {
         Finding::breaks(
             "redis.serving",
-            format!("the server does not serve: {} {said}", err.code()),
+            format!("the server does not serve: {} {message}", err.code()),
             "wait until it has loaded, or look at its log",
         )
     });
@@ -116,15 +116,15 @@ fn unless_denied(answer: Value, command: &str, right: &str, out: &mut Examinatio
 }
 
 async fn measure_round_trip(
-    asker: &mut ExamineConnection<'_>,
+    client: &mut ExamineConnection<'_>,
     out: &mut Examination,
 ) -> Result<(), StoreError> {
     let mut took = Vec::with_capacity(PING_COUNT);
     for _ in 0..PING_COUNT {
-        let before = asker.limit.now();
+        let before = client.limit.now();
         // An error reply measures the round trip as well.
-        asker.query(&redis::cmd("PING")).await?;
-        took.push(asker.limit.now().since(before));
+        client.query(&redis::cmd("PING")).await?;
+        took.push(client.limit.now().since(before));
     }
     took.sort_unstable();
     // The median, so that one slow ping does not count.
@@ -320,8 +320,8 @@ fn check_clock(time: &Value, clock: &dyn Clock, round_trip: Duration, out: &mut 
 }
 
 /// Findings that need `CONFIG`. Most users may not run it and need not, so a refusal is no finding.
-async fn check_fsync(asker: &mut ExamineConnection<'_>, out: &mut Examination) -> Result<(), StoreError> {
-    let answer = asker.query(redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await?;
+async fn check_fsync(client: &mut ExamineConnection<'_>, out: &mut Examination) -> Result<(), StoreError> {
+    let answer = client.query(redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await?;
     let fsync = match &answer {
         Value::Map(pairs) => pairs.first().and_then(|(_, value)| as_text(value)),
         Value::Array(parts) => parts.get(1).and_then(as_text),

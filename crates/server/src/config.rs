@@ -147,8 +147,8 @@ mod tests {
             config.plaintext = plaintext;
             let checked = config.check();
             assert_eq!(checked.is_ok(), starts, "{listen} {tokens} {tls} {mutual}: {checked:?}");
-            if let Err(said) = checked {
-                assert!(said.contains("--") && said.lines().count() <= 3, "{said}");
+            if let Err(message) = checked {
+                assert!(message.contains("--") && message.lines().count() <= 3, "{message}");
             }
         }
     }

@@ -92,8 +92,8 @@ impl SimDaemon {
         let book = PolicyBook::from_text(&class::policy_text(&plan.classes), "sim")
             .map_err(|bad| bad.to_string())?;
         let holder = Holder::new(&who).map_err(|bad| bad.to_string())?;
-        let scribe = SimDatabaseWriter { world: Arc::clone(world), slot, life };
-        let parts = Environment::new(Arc::new(clock), SeededRandom::shared(seed), Arc::new(scribe));
+        let writer = SimDatabaseWriter { world: Arc::clone(world), slot, life };
+        let parts = Environment::new(Arc::new(clock), SeededRandom::shared(seed), Arc::new(writer));
         let door = SimListener { world: Arc::clone(world) };
         let (counts, stop) = (Arc::clone(&counters), CancellationToken::new());
         let (inside, stopped) = (Arc::new(Mutex::new(DaemonStatus::default())), stop.clone());

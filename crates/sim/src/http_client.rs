@@ -139,8 +139,8 @@ impl<W: ClientProtocol> SimHttpClient<W> {
 
     /// Records the current class if it differs from the last recorded one.
     fn record_class_change(&self) {
-        let said = self.worker.recorded_class.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if W::class_versions(self, self.worker.now()).pop() != said {
+        let message = self.worker.recorded_class.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if W::class_versions(self, self.worker.now()).pop() != message {
             self.record_class();
         }
     }
@@ -373,7 +373,7 @@ impl<W: ClientProtocol> SimHttpClient<W> {
 /// Splits a response into its value and the outcome of a refusal or a lost response.
 pub(super) fn parse_reply<T>(asked: Option<DaemonResult<T>>) -> Result<T, AcquireReply> {
     let problem = match asked {
-        Some(Ok(Ok(said))) => return Ok(said),
+        Some(Ok(Ok(message))) => return Ok(message),
         Some(Ok(Err(problem))) => problem,
         // Definitely not sent: the same as if the caller had cancelled.
         Some(Err(failure)) if !failure.unknown => {

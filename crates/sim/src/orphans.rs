@@ -138,8 +138,8 @@ impl OrphanTracker {
     pub fn request_sent(&mut self, slot: usize, life: u32, request: &AcquireRequest) {
         let token = &request.token;
         let class = token.class().to_owned();
-        let asker = (slot, life, class.clone());
-        let under_way = self.running_acquires.contains(&asker);
+        let client = (slot, life, class.clone());
+        let under_way = self.running_acquires.contains(&client);
         let asked = self.requests.entry(token.random().to_owned());
         let asked = asked.or_insert_with(|| TokenRequests {
             slot,

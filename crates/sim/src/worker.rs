@@ -118,8 +118,8 @@ impl SimWorker {
         let Ok(class) = self.locks.policies().class(&self.class, self.clock.now()) else {
             return;
         };
-        let mut said = self.recorded_class.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.as_ref().is_some_and(|said| **said == *class) {
+        let mut message = self.recorded_class.lock().unwrap_or_else(PoisonError::into_inner);
+        if message.as_ref().is_some_and(|message| **message == *class) {
             return;
         }
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
@@ -133,7 +133,7 @@ impl SimWorker {
             fail_open: shadow || class.acquire.on_error == OnError::FailOpen,
             continues: shadow || class.renew.on_failure == OnFailure::Continue,
         });
-        *said = Some(class);
+        *message = Some(class);
     }
 
     /// One acquire, with its records. `None` if the client is closed.
@@ -155,9 +155,9 @@ impl SimWorker {
         };
         let acquire = self.locks.class(&self.class).acquire(name.as_str());
         let outcome = if self.draw_chance(|odds| odds.cancel) {
-            let patience = Duration::from_nanos(self.random.between(0, 2_000 * MS));
+            let timeout = Duration::from_nanos(self.random.between(0, 2_000 * MS));
             // Dropping the future is how a caller cancels.
-            match run_until(&self.clock, self.clock.now() + patience, acquire).await {
+            match run_until(&self.clock, self.clock.now() + timeout, acquire).await {
                 Some(outcome) => outcome,
                 None => {
                     answered(RecordedOutcome::Cancelled, None);

@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn wait_ends_at_the_deadline() {
-        let patience = BusyTimeout::new(BootClock::shared(), OsRandom::shared());
-        assert!(!patience.wait_before_retry(0), "nothing was allowed yet");
-        patience.start_step(Duration::from_millis(20));
-        let waits = (0..1000).take_while(|tries| patience.wait_before_retry(*tries)).count();
+        let timeout = BusyTimeout::new(BootClock::shared(), OsRandom::shared());
+        assert!(!timeout.wait_before_retry(0), "nothing was allowed yet");
+        timeout.start_step(Duration::from_millis(20));
+        let waits = (0..1000).take_while(|tries| timeout.wait_before_retry(*tries)).count();
         assert!((1..1000).contains(&waits), "{waits}");
-        assert!(!patience.wait_before_retry(0));
+        assert!(!timeout.wait_before_retry(0));
     }
 }

@@ -92,15 +92,15 @@ impl Session {
     pub(crate) fn open(setting: &Arc<StoreConfig>) -> Result<Self, StoreError> {
         let options = &setting.options;
         create_file(&options.path, &*options.random)?;
-        let patience = BusyTimeout::new(Arc::clone(&options.clock), Arc::clone(&options.random));
-        patience.start_step(options.busy_timeout);
+        let timeout = BusyTimeout::new(Arc::clone(&options.clock), Arc::clone(&options.random));
+        timeout.start_step(options.busy_timeout);
         let mut tries = 0;
         loop {
-            match Self::prepare(setting, &patience) {
+            match Self::prepare(setting, &timeout) {
                 // Where SQLite fears a deadlock, it returns "busy" without calling
                 // the busy handler. That is while the journal mode changes, and while
                 // the last user closes the file.
-                Err(StepError::Sqlite(error)) if is_busy(&error) && patience.wait_before_retry(tries) => {
+                Err(StepError::Sqlite(error)) if is_busy(&error) && timeout.wait_before_retry(tries) => {
                     tries += 1
                 }
                 Err(StepError::Sqlite(error)) if is_busy(&error) => {
@@ -114,14 +114,14 @@ impl Session {
 
     /// One attempt to open and check the file. Every part can be repeated, since another
     /// process may do the same meanwhile.
-    fn prepare(setting: &Arc<StoreConfig>, patience: &Arc<BusyTimeout>) -> Result<Self, StepError> {
+    fn prepare(setting: &Arc<StoreConfig>, timeout: &Arc<BusyTimeout>) -> Result<Self, StepError> {
         let options = &setting.options;
         let inode = file_id(&options.path)?;
         // Without CREATE: `create_file` makes the file, with its own permissions. Without URI: a
         // `?` in a path is just a character.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut db = Connection::open_with_flags(&options.path, flags)?;
-        let waiting = Arc::clone(patience);
+        let waiting = Arc::clone(timeout);
         db.busy_handler(Some(move |tries: i32| {
             waiting.wait_before_retry(u32::try_from(tries).unwrap_or(0))
         }))?;
@@ -149,7 +149,7 @@ impl Session {
         Ok(Self {
             db,
             config: Arc::clone(setting),
-            busy_timeout: Arc::clone(patience),
+            busy_timeout: Arc::clone(timeout),
             file_id: inode,
             steps_since_purge: purge::PURGE_INTERVAL_STEPS,
             last_writer: RefCell::new(None),

@@ -66,6 +66,6 @@ fn wait_for_go(descriptor: i32, parent: i32) -> bool {
     if descriptor != 0 {
         let _ = nix::unistd::close(descriptor);
     }
-    let mut said = [0; 1];
-    matches!(pipe.and_then(|mut pipe| pipe.read(&mut said)), Ok(1)) && said == GO_BYTE
+    let mut message = [0; 1];
+    matches!(pipe.and_then(|mut pipe| pipe.read(&mut message)), Ok(1)) && message == GO_BYTE
 }

@@ -51,9 +51,9 @@ mod tests {
                 .unwrap();
         let counts = (evidence.held.count(), evidence.store.count(), evidence.stalls.count());
         assert_eq!(counts, (2, 1, 1));
-        let said = parse_durations("18s\n90\n").unwrap_err().to_string();
-        assert!(said.starts_with("line 2: `90` has no unit"), "{said}");
-        let said = parse_durations("pause 3s").unwrap_err().to_string();
-        assert!(said.contains("allowed: held, store, stall"), "{said}");
+        let message = parse_durations("18s\n90\n").unwrap_err().to_string();
+        assert!(message.starts_with("line 2: `90` has no unit"), "{message}");
+        let message = parse_durations("pause 3s").unwrap_err().to_string();
+        assert!(message.contains("allowed: held, store, stall"), "{message}");
     }
 }

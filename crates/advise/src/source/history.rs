@@ -65,7 +65,7 @@ mod tests {
             {"seq":1,"name":"job:1","class":"scheduler","holder":"a","fence":"7","from":"2026-11-16T04:00:00.000Z",
              "to":"2026-11-16T04:00:01.500Z","ended":"released"}]}"#;
         assert_eq!(parse_history(served, "scheduler").unwrap(), evidence);
-        let said = parse_history("{}\nnot json", "scheduler").unwrap_err().to_string();
-        assert!(said.starts_with("line 2: is not JSON"), "{said}");
+        let message = parse_history("{}\nnot json", "scheduler").unwrap_err().to_string();
+        assert!(message.starts_with("line 2: is not JSON"), "{message}");
     }
 }

@@ -128,7 +128,7 @@ leasehold_renew_total{class=\"scheduler\",namespace=\"job\",store=\"redis\",outc
     #[test]
     fn an_invalid_line_is_named() {
         let text = TEXT.replace("le=\"10.0\"} 99", "le=\"ten\"} 99");
-        let said = parse_prometheus(&text, "scheduler").unwrap_err().to_string();
-        assert!(said.starts_with("line 3: le=\"ten\""), "{said}");
+        let message = parse_prometheus(&text, "scheduler").unwrap_err().to_string();
+        assert!(message.starts_with("line 3: le=\"ten\""), "{message}");
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn compute_advice(
     class: &Class,
     evidence: &Evidence,
 ) -> anyhow::Result<(Advice, Vec<(String, Forecast)>)> {
-    let wishes = Requirements {
+    let requirements = Requirements {
         p99: args.p99,
         jitter: args.jitter,
         guard: args.guard,
@@ -83,13 +83,14 @@ pub(crate) fn compute_advice(
         takeover_slo: args.slo,
         current: Some(class.ttl.get()),
     };
-    let advice = Advice::from(evidence, &wishes)?;
-    let mut shown = vec![("in force".to_owned(), Plan::of(class.ttl.get(), class.renew.timeout, &wishes))];
+    let advice = Advice::from(evidence, &requirements)?;
+    let mut shown =
+        vec![("in force".to_owned(), Plan::of(class.ttl.get(), class.renew.timeout, &requirements))];
     shown.push(("advised, covering".into(), advice.covering));
     shown.push(("advised, renewing".into(), advice.renewing));
     for ttl in &args.what_if {
         leasehold::Ttl::new(*ttl).context("--what-if")?;
-        shown.push(("what if".into(), Plan::of(*ttl, advice.recommended().timeout, &wishes)));
+        shown.push(("what if".into(), Plan::of(*ttl, advice.recommended().timeout, &requirements)));
     }
     let forecasts: Vec<_> =
         shown.into_iter().map(|(name, plan)| (name, Forecast::of(plan, evidence, args.holds))).collect();

@@ -39,8 +39,8 @@ pub(crate) fn write_text(
             false_loss_text(forecast),
         )?;
     }
-    if let Some(said) = slo_text(advice) {
-        writeln!(out, "\n{said}")?;
+    if let Some(message) = slo_text(advice) {
+        writeln!(out, "\n{message}")?;
     }
     if let Some(marks) = picture.filter(|_| !evidence.held.is_empty()) {
         writeln!(out, "\n{}", plot::terminal(&evidence.held, marks, 50))?;

@@ -183,8 +183,8 @@ mod tests {
             ("store = \"a\"\nstore = \"b\"", "is not TOML"),
             ("colour = \"x\"", "Known here: audit_file, holder"),
         ] {
-            let said = parse_error(text);
-            assert!(said.contains(expected), "{text}: {said}");
+            let message = parse_error(text);
+            assert!(message.contains(expected), "{text}: {message}");
         }
         assert!(parse_error("a = 1\nb = 2").contains("and 1 more"));
     }

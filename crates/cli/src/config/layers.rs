@@ -191,8 +191,8 @@ mod tests {
                 "sqlite:/h/.local/state/leasehold/leasehold.db"
             );
         }
-        let said = store(&homes(None, None)).unwrap_err().to_string();
-        assert!(said.contains("--store"), "{said}");
+        let message = store(&homes(None, None)).unwrap_err().to_string();
+        assert!(message.contains("--store"), "{message}");
     }
 
     #[test]

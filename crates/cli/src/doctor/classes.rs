@@ -122,8 +122,8 @@ mod tests {
             assert_eq!((found[0].code, found[0].severity), ("class.requires", Severity::Breaks));
             assert!(found[0].what.contains("class report is refused"), "{found:?}");
         }
-        let said = &findings(policy, trip, Some(Promise::Volatile))[0].what;
-        assert!(said.contains("appendonly is off"), "{said}");
+        let message = &findings(policy, trip, Some(Promise::Volatile))[0].what;
+        assert!(message.contains("appendonly is off"), "{message}");
     }
 
     #[test]

@@ -58,8 +58,8 @@ mod tests {
         let in_a_century = expiry_time(SystemTime::UNIX_EPOCH, crate::span::MAX_DURATION).unwrap();
         assert!(in_a_century.to_string().starts_with("2069-12-"), "{in_a_century}");
         for lasting in [Duration::from_secs(i64::MAX.unsigned_abs()), Duration::MAX] {
-            let said = expiry_time(SystemTime::UNIX_EPOCH, lasting).unwrap_err().to_string();
-            assert!(said.contains("--expires"), "{said}");
+            let message = expiry_time(SystemTime::UNIX_EPOCH, lasting).unwrap_err().to_string();
+            assert!(message.contains("--expires"), "{message}");
         }
     }
 }

@@ -130,8 +130,8 @@ fn advice_from_a_recorded_workload_holds() {
     let daemon = fixture.start(&["serve", "--listen", "127.0.0.1:0", "--state", "daemon"]);
     let mut url = String::new();
     eventually("the daemon", || {
-        let said = daemon.stderr() + &daemon.stdout();
-        let found = said.split_whitespace().find(|word| word.starts_with("http://"));
+        let message = daemon.stderr() + &daemon.stdout();
+        let found = message.split_whitespace().find(|word| word.starts_with("http://"));
         url = found.unwrap_or_default().to_owned();
         !url.is_empty()
     });

@@ -84,9 +84,9 @@ fn mistakes_are_named_with_line_and_suggestion() {
     ] {
         fixture.write("leasehold.toml", text);
         let output = run(&fixture, &["list"]);
-        let said = stderr_of(&output);
-        assert_eq!((exit_code(&output), stdout_of(&output).as_str()), (2, ""), "{text}: {said}");
-        assert!(said.contains(expected) && said.lines().count() <= 3, "{text}: {said}");
+        let message = stderr_of(&output);
+        assert_eq!((exit_code(&output), stdout_of(&output).as_str()), (2, ""), "{text}: {message}");
+        assert!(message.contains(expected) && message.lines().count() <= 3, "{text}: {message}");
         // `run` has its own exit code for usage errors.
         assert_eq!(exit_code(&run(&fixture, &["run", "demo", "true"])), 125);
     }

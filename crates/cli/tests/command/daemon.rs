@@ -18,8 +18,8 @@ fn fixture_behind_daemon() -> (Fixture, SqliteDaemon) {
     let daemon = behind.start(&["serve", "--listen", "127.0.0.1:0"]);
     let mut url = None;
     eventually("the daemon", || {
-        let said = daemon.stderr();
-        url = said.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
+        let message = daemon.stderr();
+        url = message.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
         url.is_some()
     });
     let daemon = SqliteDaemon { running: daemon, behind };

@@ -70,11 +70,11 @@ fn cli(server: &RedisServer, words: &[&str]) -> String {
 fn a_good_server_is_clean_and_nothing_is_left_in_it() {
     let server = redis(&DURABLE_REDIS_ARGS);
     let fixture = Fixture::with_store(server.url());
-    let said = DoctorReport::run(&fixture, &[]);
-    assert_eq!((said.code, &said.json["clean"]), (0, &true.into()), "{}", said.all);
-    assert_eq!(said.json["findings"], serde_json::json!([]), "{}", said.all);
-    assert_eq!(said.json["promise"], "durable");
-    assert!(said.json["round_trip_us"].as_u64().unwrap() > 0);
+    let message = DoctorReport::run(&fixture, &[]);
+    assert_eq!((message.code, &message.json["clean"]), (0, &true.into()), "{}", message.all);
+    assert_eq!(message.json["findings"], serde_json::json!([]), "{}", message.all);
+    assert_eq!(message.json["promise"], "durable");
+    assert!(message.json["round_trip_us"].as_u64().unwrap() > 0);
     // The trial's lock is gone; tombstones and the fence counter may stay for a while.
     assert!(!cli(&server, &["KEYS", "*"]).lines().any(|key| key.starts_with("lock:")));
     let text = fixture.run(&["doctor"]);
@@ -85,25 +85,26 @@ fn a_good_server_is_clean_and_nothing_is_left_in_it() {
 fn eviction_and_missing_persistence_are_named_and_the_class_is_refused() {
     let server = redis(&["--maxmemory", "50mb", "--maxmemory-policy", "volatile-lru"]);
     let fixture = Fixture::with_store(server.url());
-    let said = DoctorReport::run(&fixture, &[]);
-    assert_eq!((said.code, &said.json["clean"]), (1, &false.into()));
-    said.assert_finding("redis.eviction", "first to go", "maxmemory-policy noeviction");
-    said.assert_finding("redis.persistence", "a restart or crash of the server forgets", "appendonly yes");
-    assert_eq!(said.json["promise"], "volatile");
+    let message = DoctorReport::run(&fixture, &[]);
+    assert_eq!((message.code, &message.json["clean"]), (1, &false.into()));
+    message.assert_finding("redis.eviction", "first to go", "maxmemory-policy noeviction");
+    message.assert_finding("redis.persistence", "a restart or crash of the server forgets", "appendonly yes");
+    assert_eq!(message.json["promise"], "volatile");
     // An accepted finding does not affect the exit code but is still shown.
     let accepted =
         DoctorReport::run(&fixture, &["--accept", "redis.eviction", "--accept", "redis.persistence"]);
     assert_eq!((accepted.code, accepted.codes("breaks").len()), (0, 2));
     // `doctor` and `run` both refuse a class that demands more durability, with the reason.
     fixture.write("leasehold.toml", "[class.books]\nttl = \"60s\"\nrequires = \"durable\"\n");
-    let said = DoctorReport::run(&fixture, &["--accept", "redis.eviction", "--accept", "redis.persistence"]);
-    assert_eq!(said.code, 1);
-    said.assert_finding(
+    let message =
+        DoctorReport::run(&fixture, &["--accept", "redis.eviction", "--accept", "redis.persistence"]);
+    assert_eq!(message.code, 1);
+    message.assert_finding(
         "class.requires",
         "class books is refused: it requires durable and the store promises only volatile",
         "requires",
     );
-    said.assert_finding("class.requires", "appendonly is off", "fix");
+    message.assert_finding("class.requires", "appendonly is off", "fix");
     let run = fixture.run(&["run", "--class", "books", "demo", "true"]);
     assert_eq!(exit_code(&run), 125);
 }
@@ -115,17 +116,21 @@ fn asynchronous_replicas_and_impossible_wait_settings() {
     let replica = redis(&["--replicaof", "127.0.0.1", &port]);
     eventually("the replica", || cli(&primary, &["INFO", "replication"]).contains("state=online"));
     let fixture = Fixture::with_store(primary.url());
-    let said = DoctorReport::run(&fixture, &[]);
-    assert_eq!(said.code, 1);
-    said.assert_finding("redis.async-replicas", "a fail-over can forget", "wait_replicas=1");
+    let message = DoctorReport::run(&fixture, &[]);
+    assert_eq!(message.code, 1);
+    message.assert_finding("redis.async-replicas", "a fail-over can forget", "wait_replicas=1");
     let waits = DoctorReport::run(&Fixture::with_store(format!("{}?wait_replicas=1", primary.url())), &[]);
     assert_eq!((waits.code, waits.codes("breaks").len()), (0, 0), "{}", waits.all);
     let too_many = DoctorReport::run(&Fixture::with_store(format!("{}?wait_replicas=2", primary.url())), &[]);
     assert_eq!(too_many.code, 1);
     too_many.assert_finding("redis.wait-replicas", "no lock can be granted", "lower wait_replicas");
-    let said = DoctorReport::run(&Fixture::with_store(replica.url()), &[]);
-    assert_eq!(said.code, 1);
-    said.assert_finding("redis.replica", &format!("a replica of 127.0.0.1:{port}"), "connect to the primary");
+    let message = DoctorReport::run(&Fixture::with_store(replica.url()), &[]);
+    assert_eq!(message.code, 1);
+    message.assert_finding(
+        "redis.replica",
+        &format!("a replica of 127.0.0.1:{port}"),
+        "connect to the primary",
+    );
 }
 
 #[test]
@@ -175,12 +180,12 @@ fn missing_rights_are_named() {
         cli(&server, &["ACL", "DELUSER", "locks"]);
         assert_eq!(cli(&server, &words).trim(), "OK");
         let url = server.url().replace("redis://", "redis://locks@");
-        let said = DoctorReport::run(
+        let message = DoctorReport::run(
             &Fixture::with_store(format!("{url}?password_file={}", password.display())),
             &[],
         );
-        assert!(!said.all.contains("hunter2"));
-        said
+        assert!(!message.all.contains("hunter2"));
+        message
     };
     let good = user(&[]);
     assert_eq!((good.code, good.codes("breaks").len()), (0, 0), "{}", good.all);
@@ -204,14 +209,14 @@ fn missing_rights_are_named() {
     // The user does not exist.
     cli(&server, &["ACL", "DELUSER", "locks"]);
     let url = server.url().replace("redis://", "redis://locks@");
-    let said =
+    let message =
         DoctorReport::run(&Fixture::with_store(format!("{url}?password_file={}", password.display())), &[]);
-    assert_eq!(said.code, 1);
-    said.assert_finding("redis.access", "refuses us", "password_file=");
+    assert_eq!(message.code, 1);
+    message.assert_finding("redis.access", "refuses us", "password_file=");
     // A server that requires a password from every client.
     cli(&server, &["CONFIG", "SET", "requirepass", "x"]);
-    let said = DoctorReport::run(&Fixture::with_store(server.url()), &[]);
-    assert_eq!(said.code, 1, "{}", said.all);
+    let message = DoctorReport::run(&Fixture::with_store(server.url()), &[]);
+    assert_eq!(message.code, 1, "{}", message.all);
 }
 
 #[test]
@@ -219,8 +224,8 @@ fn a_crowded_server() {
     let server = redis(&[&DURABLE_REDIS_ARGS[..], &["--maxclients", "12"]].concat());
     let crowd: Vec<_> =
         (0..9).map(|_| std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap()).collect();
-    let said = DoctorReport::run(&Fixture::with_store(server.url()), &["--look-only"]);
-    said.assert_finding("redis.clients", "turned away", "maxclients");
+    let message = DoctorReport::run(&Fixture::with_store(server.url()), &["--look-only"]);
+    message.assert_finding("redis.clients", "turned away", "maxclients");
     drop(crowd);
 }
 
@@ -275,10 +280,10 @@ fn files_in_good_and_bad_places() {
     foreign.assert_finding("sqlite.foreign", "another program's database", "file of its own");
 
     if std::path::Path::new("/dev/shm").is_dir() {
-        let said =
+        let message =
             DoctorReport::run(&Fixture::with_store("sqlite:/dev/shm/leasehold-doctor-test/locks.db"), &[]);
-        assert_eq!(said.code, 1);
-        said.assert_finding(
+        assert_eq!(message.code, 1);
+        message.assert_finding(
             "sqlite.memory-filesystem",
             "a reboot takes the fence counters away",
             "put the file on a disk",

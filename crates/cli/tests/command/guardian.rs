@@ -63,8 +63,8 @@ fn leasehold_alone_is_stopped_and_its_command_ended_in_time() {
     // When it resumes, it finds the hold lost.
     first.signal(Signal::CONT);
     assert_eq!(first.wait_exit_code(), 121, "{}", first.stderr());
-    let said = first.stderr();
-    assert!(said.contains("lost the lease on demo") && said.lines().count() <= 3, "{said}");
+    let message = first.stderr();
+    assert!(message.contains("lost the lease on demo") && message.lines().count() <= 3, "{message}");
 }
 
 /// Leasehold and its command are stopped past the TTL. The command dies before its next step, and its
@@ -200,10 +200,11 @@ fn suspended_past_the_deadline_the_command_never_continues() {
     eventually("the command to be killed", || !is_running(pid));
     drop(guardian);
     assert_eq!(run.wait_exit_code(), 121, "{}", run.stderr());
-    let said = run.stderr();
+    let message = run.stderr();
     assert!(
-        said.contains("suspended past its deadline together with leasehold") && said.lines().count() <= 3,
-        "{said}"
+        message.contains("suspended past its deadline together with leasehold")
+            && message.lines().count() <= 3,
+        "{message}"
     );
     assert_eq!(fixture.read("beats"), beats, "nothing was done after the deadline");
 }

@@ -16,8 +16,8 @@ fn daemon(fixture: &Fixture, words: &[String]) -> (RunningProcess, String) {
     let running = fixture.start(&words);
     let mut url = None;
     eventually("the daemon", || {
-        let said = running.stdout() + &running.stderr();
-        url = said
+        let message = running.stdout() + &running.stderr();
+        url = message
             .split_whitespace()
             .find(|word| word.starts_with("http"))
             .map(|url| url.trim_end_matches(['.', ',']).to_owned());

@@ -16,10 +16,10 @@ fn daemon(fixture: &Fixture, words: &[&str]) -> (RunningProcess, String) {
     let running = fixture.start(words);
     let mut address = String::new();
     eventually("the daemon's address", || {
-        let said = running.stdout() + &running.stderr();
-        let url = said.split([' ', ',', '\n']).find(|word| word.starts_with("http://"));
+        let message = running.stdout() + &running.stderr();
+        let url = message.split([' ', ',', '\n']).find(|word| word.starts_with("http://"));
         address = url.unwrap_or_default().to_owned();
-        said.ends_with('\n') && !address.is_empty()
+        message.ends_with('\n') && !address.is_empty()
     });
     (running, address)
 }

@@ -41,8 +41,8 @@ impl DaemonClient {
         let running = fixture.start(&[&["--policies", "policy.toml"], words].concat());
         let mut address = None;
         eventually("the daemon's address", || {
-            let said = running.stdout() + &running.stderr();
-            let url = said.split_whitespace().find_map(|word| word.strip_prefix("http://"));
+            let message = running.stdout() + &running.stderr();
+            let url = message.split_whitespace().find_map(|word| word.strip_prefix("http://"));
             address = url.map(|url| url.trim_end_matches(['.', ',']).to_owned());
             address.is_some()
         });

@@ -112,9 +112,9 @@ fn check_dev_server(fixture: &Fixture) {
     eventually("the daemon", || {
         dev.stdout().contains("to try in another terminal") && dev.stdout().ends_with('\n')
     });
-    let said = dev.stdout();
-    let proposed: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("  ")).collect();
-    assert_eq!(proposed.len(), 3, "{said}");
+    let message = dev.stdout();
+    let proposed: Vec<&str> = message.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    assert_eq!(proposed.len(), 3, "{message}");
     for line in proposed {
         let output = shell(fixture, &line.replace("sleep 30", "true").replace("curl -s", "curl -fs"));
         assert_eq!(exit_code(&output), 0, "{line}: {output:?}");

@@ -142,10 +142,13 @@ fn unreachable_at_the_start_a_fail_closed_class_does_not_run() {
     let fixture = Fixture::with_store(redis.url());
     redis.stop();
     let output = fixture.run(&["run", "demo", "touch", "ran"]);
-    let said = stderr_of(&output);
-    assert_eq!(exit_code(&output), 125, "{said}");
-    assert!(said.contains("is unavailable") && said.contains("fail-closed"), "{said}");
-    assert!(said.lines().count() <= 3 && said.lines().all(|line| line.starts_with("leasehold: ")), "{said}");
+    let message = stderr_of(&output);
+    assert_eq!(exit_code(&output), 125, "{message}");
+    assert!(message.contains("is unavailable") && message.contains("fail-closed"), "{message}");
+    assert!(
+        message.lines().count() <= 3 && message.lines().all(|line| line.starts_with("leasehold: ")),
+        "{message}"
+    );
     assert!(!fixture.path("ran").exists());
     // A server that accepts connections but does not respond is treated the same.
     block_on(redis.restart()).unwrap();

@@ -80,9 +80,9 @@ fn bad_arguments_are_reported_in_three_lines() {
     ];
     for (line, expected, word) in cases {
         let args: Vec<&str> = line.split(' ').collect();
-        let said = refused_output(&fixture, &args, *expected);
-        assert!(said.contains(word), "{line}: {said}");
-        assert!(!said.contains("hunter2"), "{line}: {said}");
+        let message = refused_output(&fixture, &args, *expected);
+        assert!(message.contains(word), "{line}: {message}");
+        assert!(!message.contains("hunter2"), "{line}: {message}");
     }
 }
 
@@ -112,12 +112,12 @@ fn an_unreachable_store_is_named_with_the_reason() {
         let fixture = Fixture::with_store(store);
         for (line, expected) in verbs {
             let args: Vec<&str> = line.split(' ').collect();
-            let said = refused_output(&fixture, &args, *expected);
+            let message = refused_output(&fixture, &args, *expected);
             assert!(
-                said.contains("127.0.0.1:1")
-                    && said.contains("Connection refused")
-                    && said.contains("cannot "),
-                "{line}: {said}"
+                message.contains("127.0.0.1:1")
+                    && message.contains("Connection refused")
+                    && message.contains("cannot "),
+                "{line}: {message}"
             );
         }
     }

@@ -37,9 +37,9 @@ fn an_outer_runs_fence_is_not_passed_on() {
         env!("CARGO_BIN_EXE_leasehold")
     );
     let output = fixture.run(&["run", "-c", &nested, "outer"]);
-    let (printed, said) = (stdout_of(&output), stderr_of(&output));
+    let (printed, message) = (stdout_of(&output), stderr_of(&output));
     let lines: Vec<Vec<_>> = printed.lines().map(|line| line.split(' ').collect()).collect();
-    assert_eq!((lines[0][0], lines[1][0]), ("inner", "outer"), "{printed}{said}");
+    assert_eq!((lines[0][0], lines[1][0]), ("inner", "outer"), "{printed}{message}");
     assert_ne!(lines[0][1], lines[1][1]);
 }
 
@@ -150,10 +150,10 @@ fn bad_arguments_are_refused_before_the_command_runs() {
         ),
     ] {
         let output = fixture.run(args);
-        let said = stderr_of(&output);
-        assert_eq!(exit_code(&output), 125, "{args:?}: {said}");
-        assert!(said.contains(advice), "{args:?}: {said}");
-        assert!(!said.contains("hunter2"), "{said}");
+        let message = stderr_of(&output);
+        assert_eq!(exit_code(&output), 125, "{args:?}: {message}");
+        assert!(message.contains(advice), "{args:?}: {message}");
+        assert!(!message.contains("hunter2"), "{message}");
     }
     assert!(!fixture.path("ran").exists());
 }

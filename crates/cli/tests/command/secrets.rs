@@ -94,8 +94,8 @@ fn no_process_writes_a_secret() {
     let mut daemon = behind.start_with(&serve, loud);
     let mut address = String::new();
     eventually("the daemon", || {
-        let said = daemon.stderr();
-        let found = said.split_whitespace().find(|word| word.starts_with("https://"));
+        let message = daemon.stderr();
+        let found = message.split_whitespace().find(|word| word.starts_with("https://"));
         address = found.unwrap_or_default().to_owned();
         !address.is_empty()
     });

@@ -29,10 +29,10 @@ fn serve(fixture: &Fixture, listen: &str, more: &[&str]) -> DaemonProcess {
     let running = fixture.start(&args);
     let mut url = String::new();
     eventually("the daemon to serve", || {
-        let said = running.stderr();
-        let found = said.split_whitespace().find(|word| word.starts_with("http"));
+        let message = running.stderr();
+        let found = message.split_whitespace().find(|word| word.starts_with("http"));
         url = found.unwrap_or_default().to_owned();
-        !url.is_empty() && said.ends_with('\n')
+        !url.is_empty() && message.ends_with('\n')
     });
     DaemonProcess { running, url }
 }

@@ -90,9 +90,9 @@ fn doctor_examines_a_registered_store() {
     let made = fixture.run(&["store", "init"]);
     assert!(text(&made).contains(&format!("made {}", fixture.store())), "{}", text(&made));
     let found = fixture.run(&["doctor", "-o", "json"]);
-    let said = text(&found);
-    assert!(said.contains(&format!("\"store\": \"{}\"", fixture.store())), "{said}");
-    assert!(said.contains("\"promise\": \"durable\"") && !said.contains("sqlite.missing"), "{said}");
+    let message = text(&found);
+    assert!(message.contains(&format!("\"store\": \"{}\"", fixture.store())), "{message}");
+    assert!(message.contains("\"promise\": \"durable\"") && !message.contains("sqlite.missing"), "{message}");
 }
 
 fn help_names_a_registered_store() {

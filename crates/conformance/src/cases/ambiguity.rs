@@ -13,8 +13,8 @@ use crate::client::{TestClient, expiry_slack, long_ttl};
 use crate::fixture::Fixture;
 use crate::pace::{Attempt, Pace, Stopwatch, fair, retry_if_too_slow};
 
-async fn expect_void(asker: &TestClient, when: &str) -> anyhow::Result<()> {
-    match asker.acquire(long_ttl()).await? {
+async fn expect_void(client: &TestClient, when: &str) -> anyhow::Result<()> {
+    match client.acquire(long_ttl()).await? {
         AcquireResponse::Void => Ok(()),
         other => bail!("I6: an acquire {when} got {other:?}"),
     }
@@ -146,7 +146,7 @@ pub async fn trap_06_dropped_acquire_leaves_nothing_after_its_undo(fixture: &dyn
             1 => _ = chaos.acquire().hang_after_next(1),
             _ => {}
         }
-        let patience = if round < 2 {
+        let timeout = if round < 2 {
             Duration::from_millis(500)
         } else {
             // In steps of 200 µs, so that the drop hits the call at different points.
@@ -155,7 +155,7 @@ pub async fn trap_06_dropped_acquire_leaves_nothing_after_its_undo(fixture: &dyn
         let name = format!("dropped:{round}");
         let (a, b) =
             (TestClient::new(&chaos.store(), &name, "a")?, TestClient::new(&chaos.store(), &name, "b")?);
-        let answer = run_until(clock.as_ref(), clock.now() + patience, a.acquire(long_ttl())).await;
+        let answer = run_until(clock.as_ref(), clock.now() + timeout, a.acquire(long_ttl())).await;
         ensure!(round >= 2 || answer.is_none(), "the acquire hangs, and yet it ended");
         a.undo().await?;
         b.expect_granted(long_ttl()).await?;

@@ -23,9 +23,9 @@ async fn spawn_process(fixture: &dyn Fixture) -> anyhow::Result<LockProcess> {
     LockProcess::spawn(&command).await
 }
 
-async fn wait_until_granted(asker: &TestClient) -> anyhow::Result<leasehold_core::Fence> {
+async fn wait_until_granted(client: &TestClient) -> anyhow::Result<leasehold_core::Fence> {
     let granted = wait_for("the name to become free", FREE_NAME_TIMEOUT, async || {
-        match asker.acquire(long_ttl()).await {
+        match client.acquire(long_ttl()).await {
             Ok(AcquireResponse::Granted(grant)) => Some(Ok(grant.fence)),
             Ok(_) => None,
             Err(failed) => Some(Err(failed)),

@@ -76,19 +76,19 @@ pub async fn trap_13_two_candidates_on_one_expired_lease_exactly_one_wins(
 /// Similar names are different names.
 pub async fn names_are_independent(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
-    let askers = ["job", "job:1", "job:10", "jo", "JOB"].map(|name| TestClient::new(&store, name, "a"));
+    let clients = ["job", "job:1", "job:10", "jo", "JOB"].map(|name| TestClient::new(&store, name, "a"));
     let mut held = Vec::new();
-    for asker in askers {
-        let asker = asker?;
-        held.push((asker.expect_granted(long_ttl()).await?, asker));
+    for client in clients {
+        let client = client?;
+        held.push((client.expect_granted(long_ttl()).await?, client));
     }
     let Some(((_, first), rest)) = held.split_first() else {
         bail!("nothing was asked for");
     };
     // Releasing `job` must not touch names that start with it or differ only in case.
     first.expect_released().await?;
-    for (got, asker) in rest {
-        asker.expect_still_held(got.fence).await?;
+    for (got, client) in rest {
+        client.expect_still_held(got.fence).await?;
     }
     Ok(())
 }
@@ -118,10 +118,10 @@ pub async fn unsupported_modes_are_refused(fixture: &dyn Fixture) -> CaseResult 
     let store = fixture.open().await?;
     let can = store.capabilities();
     for (served, mode) in [(can.shared, Mode::Shared), (can.permits, Mode::permits(3, 1)?)] {
-        let asker = TestClient::new(&store, "job:1", "a")?;
-        let request = asker.acquire_request(long_ttl()).with_mode(mode);
+        let client = TestClient::new(&store, "job:1", "a")?;
+        let request = client.acquire_request(long_ttl()).with_mode(mode);
         match store.acquire(&request, CALL_TIMEOUT).await {
-            Ok(AcquireResponse::Granted(_)) if served => asker.expect_released().await?,
+            Ok(AcquireResponse::Granted(_)) if served => client.expect_released().await?,
             other if served => bail!("{mode:?} is served, and an ask for it got {other:?}"),
             other => expect_unsupported(&format!("an ask for {mode:?}"), &other)?,
         }

@@ -119,7 +119,7 @@ pub async fn lock_delay_goes_with_a_renewal(fixture: &dyn Fixture) -> CaseResult
 /// the machine was too slow to tell.
 async fn expect_busy_until(
     fixture: &dyn Fixture,
-    asker: &TestClient,
+    client: &TestClient,
     watch: &Stopwatch,
     from: Duration,
     until: Duration,
@@ -128,7 +128,7 @@ async fn expect_busy_until(
     loop {
         // Read before the request, so that only requests sent after `from` count.
         let counts = !watch.is_within(from);
-        let answer = asker.acquire(long_ttl()).await?;
+        let answer = client.acquire(long_ttl()).await?;
         // The response was made before now: if the lease has not expired now, it had not then.
         if !watch.is_within(until) {
             return Ok(checks);

@@ -23,12 +23,12 @@ pub async fn trap_11_grows_across_release(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let mut last = None;
     for _ in 0..20 {
-        let asker = TestClient::new(&store, "job:1", "a")?;
-        let got = asker.expect_granted(long_ttl()).await?;
+        let client = TestClient::new(&store, "job:1", "a")?;
+        let got = client.expect_granted(long_ttl()).await?;
         if let Some(last) = last.replace(got.fence) {
             ensure_grew("a release", last, got.fence)?;
         }
-        asker.expect_released().await?;
+        client.expect_released().await?;
     }
     Ok(())
 }
@@ -105,13 +105,13 @@ pub async fn never_twice_under_racing_tasks(fixture: &dyn Fixture) -> CaseResult
         tasks.spawn(async move {
             let mut grants = 0;
             while grants < GRANTS {
-                let asker = TestClient::new(&store, "race", &format!("racer-{number}"))?;
-                if let AcquireResponse::Granted(grant) = asker.acquire(long_ttl()).await? {
+                let client = TestClient::new(&store, "race", &format!("racer-{number}"))?;
+                if let AcquireResponse::Granted(grant) = client.acquire(long_ttl()).await? {
                     // Recorded while the lease is held, so the order of the
                     // list is the order of the grants.
                     seen.lock().unwrap_or_else(PoisonError::into_inner).push(grant.fence);
                     grants += 1;
-                    asker.expect_released().await?;
+                    client.expect_released().await?;
                 }
                 // With jitter, so that the tasks take turns in no fixed order.
                 clock.sleep(OsRandom.jitter(Duration::from_millis(5))).await;

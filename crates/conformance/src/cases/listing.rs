@@ -10,9 +10,9 @@ use crate::fixture::Fixture;
 async fn acquire_all(store: &SharedStore, names: &[&str]) -> anyhow::Result<Vec<TestClient>> {
     let mut held = Vec::new();
     for name in names {
-        let asker = TestClient::new(store, name, "holder")?;
-        asker.expect_granted(long_ttl()).await?;
-        held.push(asker);
+        let client = TestClient::new(store, name, "holder")?;
+        client.expect_granted(long_ttl()).await?;
+        held.push(client);
     }
     Ok(held)
 }
@@ -66,9 +66,9 @@ pub async fn no_token_is_shown(fixture: &dyn Fixture) -> CaseResult {
     if store.capabilities().list {
         shown.push_str(&format!("{:?}", store.list("", 10, CALL_TIMEOUT).await?));
     }
-    for asker in [&a, &b] {
+    for client in [&a, &b] {
         ensure!(
-            !shown.contains(asker.token.random()),
+            !shown.contains(client.token.random()),
             "O1: inspecting a lease shows the secret of its token"
         );
     }
@@ -136,8 +136,8 @@ pub async fn only_live_leases_are_listed(fixture: &dyn Fixture) -> CaseResult {
     let held = acquire_all(&store, &["live", "released"]).await?;
     let gone = TestClient::new(&store, "gone", "holder")?;
     let brief = gone.expect_granted(fixture.short_ttl()).await?;
-    for asker in held.iter().filter(|asker| asker.name.as_str() == "released") {
-        asker.expect_released().await?;
+    for client in held.iter().filter(|client| client.name.as_str() == "released") {
+        client.expect_released().await?;
     }
     fixture.wait(brief.lifetime + expiry_slack(&store)).await;
     let (names, _) = list_names(&store, "", 100).await?;

@@ -123,22 +123,22 @@ pub async fn random_names_do_not_collide(fixture: &dyn Fixture) -> CaseResult {
 async fn ensure_independent(store: &SharedStore, names: BTreeSet<String>) -> CaseResult {
     let mut held = Vec::new();
     for (number, name) in names.iter().enumerate() {
-        let asker = TestClient::new(store, name, &format!("holder-{number}"))?;
-        let got = asker.expect_granted(long_ttl()).await.context("I12: two names are one to the store")?;
-        held.push((asker, got));
+        let client = TestClient::new(store, name, &format!("holder-{number}"))?;
+        let got = client.expect_granted(long_ttl()).await.context("I12: two names are one to the store")?;
+        held.push((client, got));
     }
-    for (asker, got) in &held {
-        let shown = asker
+    for (client, got) in &held {
+        let shown = client
             .inspect()
             .await?
-            .with_context(|| format!("I12: the lease of {:?} is not shown", asker.name))?;
+            .with_context(|| format!("I12: the lease of {:?} is not shown", client.name))?;
         ensure!(
-            shown.name == asker.name
-                && shown.holder == asker.token.holder()
+            shown.name == client.name
+                && shown.holder == client.token.holder()
                 && shown.fence == Some(got.fence),
             "I12: asked about {:?} of {:?}, the store shows {shown:?}",
-            asker.name,
-            asker.token
+            client.name,
+            client.token
         );
     }
     if store.capabilities().list {
@@ -154,12 +154,12 @@ async fn ensure_independent(store: &SharedStore, names: BTreeSet<String>) -> Cas
     // One half first, so that neighbours in any order are freed while the other is still held.
     let half = held.len() / 2;
     let (gone, kept) = held.split_at(half);
-    for (asker, _) in gone {
-        asker.expect_released().await?;
+    for (client, _) in gone {
+        client.expect_released().await?;
     }
-    for (asker, got) in kept {
-        asker.expect_still_held(got.fence).await?;
-        asker.expect_released().await?;
+    for (client, got) in kept {
+        client.expect_still_held(got.fence).await?;
+        client.expect_released().await?;
     }
     Ok(())
 }

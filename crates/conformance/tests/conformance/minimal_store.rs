@@ -103,7 +103,7 @@ fn undeclared_stale_and_unknown_skips_are_reported() {
         (vec!["nothing::at_all"], "no such case: [\"nothing::at_all\"]"),
     ] {
         let panicked = catch_unwind(|| check_skips(Time::Virtual, async { bare() }, &declared)).unwrap_err();
-        let said = panicked.downcast_ref::<String>().unwrap();
-        assert!(said.contains(told), "{said}");
+        let message = panicked.downcast_ref::<String>().unwrap();
+        assert!(message.contains(told), "{message}");
     }
 }

@@ -117,10 +117,10 @@ impl PolicyBook {
     pub(crate) fn class_for_request(
         &self,
         name: &str,
-        tweaks: &RequestOptions,
+        options: &RequestOptions,
         now: Moment,
     ) -> Option<Arc<Class>> {
-        tweaks.apply(&self.class(name, now).ok()?).ok()
+        options.apply(&self.class(name, now).ok()?).ok()
     }
 
     /// The sorted names of all classes.

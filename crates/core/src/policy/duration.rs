@@ -80,8 +80,8 @@ mod tests {
             ("ttl/3", "not a duration"),
             ("NaN", "no unit"),
         ] {
-            let said = parse(text).unwrap_err();
-            assert!(said.contains(why), "{text}: {said}");
+            let message = parse(text).unwrap_err();
+            assert!(message.contains(why), "{text}: {message}");
         }
     }
 

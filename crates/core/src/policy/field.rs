@@ -209,7 +209,7 @@ impl Field {
                 never,
                 auto,
             } => {
-                let mut said = format!("a duration with a unit from {} to {}", human(min), human(max));
+                let mut message = format!("a duration with a unit from {} to {}", human(min), human(max));
                 for (on, form) in [
                     (ttl_over, "\"ttl/3\""),
                     (poll_times, "\"2*poll\""),
@@ -217,11 +217,11 @@ impl Field {
                     (auto, "\"auto\""),
                 ] {
                     if on {
-                        said.push_str(", or ");
-                        said.push_str(form);
+                        message.push_str(", or ");
+                        message.push_str(form);
                     }
                 }
-                said
+                message
             }
             Shape::Count { min, max } => format!("a whole number from {min} to {max}"),
             Shape::Word(words) => {

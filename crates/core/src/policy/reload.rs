@@ -76,9 +76,9 @@ impl FileWatch {
                 Some(Ok(changes))
             }
             Err(invalid) => {
-                let said = matches!(&self.reported_trouble, Some((before, _)) if *before == look);
+                let message = matches!(&self.reported_trouble, Some((before, _)) if *before == look);
                 self.reported_trouble = Some((look, self.book.version()));
-                (!said).then_some(Err(invalid))
+                (!message).then_some(Err(invalid))
             }
         }
     }

@@ -235,8 +235,8 @@ mod tests {
                 "more than one",
             ),
         ] {
-            let said = text.parse::<Rule>().unwrap_err();
-            assert!(said.contains(why), "{text}: {said}");
+            let message = text.parse::<Rule>().unwrap_err();
+            assert!(message.contains(why), "{text}: {message}");
         }
     }
 }

@@ -265,14 +265,14 @@ mod tests {
             (Field::Mode, "dry", "\"enforce\" or \"shadow\""),
             (Field::Escalate, "fallback", "rule `fallback` has no action"),
         ] {
-            let said = Setting::read_text(field, text).unwrap_err();
-            assert!(said.contains(why), "{text}: {said}");
+            let message = Setting::read_text(field, text).unwrap_err();
+            assert!(message.contains(why), "{text}: {message}");
         }
-        let said = Setting::read(Field::Ttl, &RawValue::Integer("60")).unwrap_err();
-        assert!(said.contains("write \"60s\""), "{said}");
-        let said = Setting::read(Field::RenewMaxFailures, &RawValue::Text("3")).unwrap_err();
-        assert!(said.contains("without quotes"), "{said}");
-        let said = Setting::read(Field::Mode, &RawValue::Other("boolean")).unwrap_err();
-        assert!(said.contains("is boolean: must be"), "{said}");
+        let message = Setting::read(Field::Ttl, &RawValue::Integer("60")).unwrap_err();
+        assert!(message.contains("write \"60s\""), "{message}");
+        let message = Setting::read(Field::RenewMaxFailures, &RawValue::Text("3")).unwrap_err();
+        assert!(message.contains("without quotes"), "{message}");
+        let message = Setting::read(Field::Mode, &RawValue::Other("boolean")).unwrap_err();
+        assert!(message.contains("is boolean: must be"), "{message}");
     }
 }

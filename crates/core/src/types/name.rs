@@ -131,8 +131,8 @@ mod tests {
             ("a\u{200b}b", "200b"),
             ("a\u{7f}", "7f"),
         ] {
-            let said = Name::new(bad).unwrap_err().to_string();
-            assert!(said.starts_with("name ") && said.contains(why), "{bad:?}: {said}");
+            let message = Name::new(bad).unwrap_err().to_string();
+            assert!(message.starts_with("name ") && message.contains(why), "{bad:?}: {message}");
         }
         assert!(Name::new(&"x".repeat(513)).unwrap_err().to_string().contains("513 bytes"));
     }

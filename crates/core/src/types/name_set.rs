@@ -141,8 +141,11 @@ mod tests {
         let many: Vec<_> = (0..=NameSet::MAX_NAMES).map(|number| name(&format!("n{number}"))).collect();
         assert_eq!(NameSet::new(many[1..].to_vec()).unwrap().as_slice().len(), NameSet::MAX_NAMES);
         for (bad, count) in [(many, "17"), (Vec::new(), "0")] {
-            let said = NameSet::new(bad).unwrap_err().to_string();
-            assert!(said.starts_with("names ") && said.contains(count) && said.contains("1 to 16"), "{said}");
+            let message = NameSet::new(bad).unwrap_err().to_string();
+            assert!(
+                message.starts_with("names ") && message.contains(count) && message.contains("1 to 16"),
+                "{message}"
+            );
         }
     }
 

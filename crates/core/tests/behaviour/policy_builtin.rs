@@ -129,16 +129,16 @@ fn explain_shows_value_expression_and_origin() {
 
 #[test]
 fn an_unknown_class_error_suggests_the_nearest_name() {
-    let said = PolicyBook::builtin().class("schedular", NOW).unwrap_err().to_string();
+    let message = PolicyBook::builtin().class("schedular", NOW).unwrap_err().to_string();
     assert!(
-        said.starts_with("class \"schedular\": there is no such class; did you mean `scheduler`?"),
-        "{said}"
+        message.starts_with("class \"schedular\": there is no such class; did you mean `scheduler`?"),
+        "{message}"
     );
     assert!(
-        said.ends_with(
+        message.ends_with(
             "Known are admission, approval, reconciler, replayer, scheduler, workflow, workflow-critical"
         ),
-        "{said}"
+        "{message}"
     );
 }
 
@@ -148,12 +148,12 @@ fn a_store_that_promises_less_is_refused_with_its_findings() {
     let class = book.class("scheduler", NOW).unwrap();
     let volatile =
         PromiseReport::new(Promise::Volatile).with_limits(vec!["appendonly is no: turn it on".into()]);
-    let said = check_store(&class, &volatile).unwrap_err().to_string();
+    let message = check_store(&class, &volatile).unwrap_err().to_string();
     assert!(
-        said.starts_with(
+        message.starts_with(
             "class.scheduler.requires \"durable\": the store promises only \"volatile\" because appendonly is no: turn it on"
         ),
-        "{said}"
+        "{message}"
     );
     for enough in [Promise::Durable, Promise::Consensus] {
         let promised = PromiseReport::new(enough);

@@ -41,10 +41,13 @@ fn the_proposed_value_is_accepted_and_a_millisecond_more_is_not() {
 
 #[test]
 fn a_renewal_timeout_that_cannot_fit_is_reported() {
-    let said = only_problem("[class.quick]\nttl = \"3s\"");
-    assert!(said.starts_with("p.toml:2: class.quick.renew every 1s: no retry fits"), "{said}");
-    assert!(said.contains("usable time is ttl 3s - drift 50ms - stop_grace 0ms = 2.95s"), "{said}");
-    assert!(said.ends_with("To fix it, shorten renew.timeout to at most 956ms, or lengthen ttl"), "{said}");
+    let message = only_problem("[class.quick]\nttl = \"3s\"");
+    assert!(message.starts_with("p.toml:2: class.quick.renew every 1s: no retry fits"), "{message}");
+    assert!(message.contains("usable time is ttl 3s - drift 50ms - stop_grace 0ms = 2.95s"), "{message}");
+    assert!(
+        message.ends_with("To fix it, shorten renew.timeout to at most 956ms, or lengthen ttl"),
+        "{message}"
+    );
 }
 
 #[test]

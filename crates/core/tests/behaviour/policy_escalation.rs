@@ -142,9 +142,9 @@ fn a_reload_adds_and_removes_rules() {
     assert_eq!(on_error(&book, 1400), OnError::FailClosed);
 
     let told = book.reload("", "p.toml", at(1400)).unwrap();
-    let said: Vec<_> = told.iter().map(ToString::to_string).collect();
+    let message: Vec<_> = told.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        message,
         [
             "class.workflow.acquire.on_error: fail-closed -> fail-open (reloaded: built-in workflow)"
                 .to_owned(),

@@ -154,8 +154,8 @@ fn values_are_refused_with_line_path_and_what_is_allowed() {
         ),
         ("class = 3", "p.toml:1: class is not allowed: must be tables: write [class.NAME]"),
     ] {
-        let said = only_problem(text);
-        assert!(said.contains(expected), "{text}\n  said:     {said}\n  expected: {expected}");
+        let message = only_problem(text);
+        assert!(message.contains(expected), "{text}\n  said:     {message}\n  expected: {expected}");
     }
 }
 
@@ -189,8 +189,8 @@ fn unknown_key_errors_suggest_the_nearest_key() {
             "p.toml:2: class.scheduler.renew.every is not allowed",
         ),
     ] {
-        let said = only_problem(text);
-        assert!(said.contains(expected), "{text}\n  said:     {said}\n  expected: {expected}");
+        let message = only_problem(text);
+        assert!(message.contains(expected), "{text}\n  said:     {message}\n  expected: {expected}");
     }
 }
 
@@ -218,8 +218,8 @@ fn classes_are_refused_with_the_reason() {
         ("[class.scheduler]\nttl = \"1m\"\nttl = \"2m\"", "p.toml:3 is not TOML: duplicate key"),
         ("[class.scheduler\nttl = \"1m\"", "p.toml:1 is not TOML"),
     ] {
-        let said = only_problem(text);
-        assert!(said.contains(expected), "{text}\n  said:     {said}\n  expected: {expected}");
+        let message = only_problem(text);
+        assert!(message.contains(expected), "{text}\n  said:     {message}\n  expected: {expected}");
     }
     let circle = problems("[class.a]\ninherits = \"b\"\n[class.b]\ninherits = \"a\"", "p.toml");
     assert!(circle[0].to_string().contains("a -> b -> a"), "{circle:?}");
@@ -240,7 +240,7 @@ fn all_problems_are_reported_at_once() {
         "p.toml:11: class.workflow.renew every 10s: no retry fits",
     ];
     for expected in expected {
-        assert!(found.iter().any(|said| said.starts_with(expected)), "{expected}\n{found:#?}");
+        assert!(found.iter().any(|message| message.starts_with(expected)), "{expected}\n{found:#?}");
     }
     assert_eq!(found.len(), expected.len(), "none twice, none that only follows from another: {found:#?}");
     let one = PolicyBook::from_text(text, "p.toml").unwrap_err().to_string();

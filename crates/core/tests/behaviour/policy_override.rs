@@ -51,9 +51,9 @@ fn override_ends_are_reported_once_and_wake_subscribers() {
     assert!(!changes.has_changed().unwrap());
 
     let told = book.take_ended_changes(NOW + minutes(20));
-    let said: Vec<_> = told.iter().map(ToString::to_string).collect();
+    let message: Vec<_> = told.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        message,
         [
             "class.scheduler.max_hold: never -> 15m (reverted: the override has ended: a long backfill)",
             "class.approval.ttl: 30s -> 10s (reverted: the override has ended: slow reviewers)",
@@ -91,8 +91,9 @@ fn an_invalid_override_changes_nothing() {
         ("renew.evry", "10s", "there is no such field: did you mean `renew.every`?"),
         ("every", "10s", "did you mean `renew.every`?"),
     ] {
-        let said = book.set_override("scheduler", field, value, "a test", HOUR, NOW).unwrap_err().to_string();
-        assert!(said.contains(expected), "{field} = {value}: {said}");
+        let message =
+            book.set_override("scheduler", field, value, "a test", HOUR, NOW).unwrap_err().to_string();
+        assert!(message.contains(expected), "{field} = {value}: {message}");
     }
     assert_eq!((book.class("scheduler", NOW).unwrap(), book.version()), before);
     assert_eq!(book.next_change(NOW), None);
@@ -102,18 +103,18 @@ fn an_invalid_override_changes_nothing() {
 fn the_class_must_stay_valid_when_one_of_two_overrides_ends() {
     let book = PolicyBook::builtin();
     book.set_override("scheduler", "ttl", "10m", "a slow store", HOUR, NOW).unwrap();
-    let said = book
+    let message = book
         .set_override("scheduler", "renew.every", "3m", "fewer calls", HOUR * 2, NOW)
         .unwrap_err()
         .to_string();
-    assert!(said.contains("when an override ends in 1h: no retry fits before the deadline"), "{said}");
+    assert!(message.contains("when an override ends in 1h: no retry fits before the deadline"), "{message}");
     book.set_override("scheduler", "renew.every", "3m", "fewer calls", HOUR, NOW).unwrap();
     let every = |at| book.class("scheduler", at).unwrap().renew.every;
     assert_eq!((every(NOW), every(NOW + HOUR)), (Some(minutes(3)), Some(Duration::from_secs(20))));
 
     // Clearing only the longer TTL would leave an invalid class; clearing all overrides always works.
-    let said = book.clear_override("scheduler", "ttl", NOW).unwrap_err().to_string();
-    assert!(said.contains("no retry fits"), "{said}");
+    let message = book.clear_override("scheduler", "ttl", NOW).unwrap_err().to_string();
+    assert!(message.contains("no retry fits"), "{message}");
     assert_eq!(book.clear_overrides("scheduler", NOW).unwrap().len(), 2);
     assert_eq!(book.class("scheduler", NOW).unwrap(), PolicyBook::builtin().class("scheduler", NOW).unwrap());
 }
@@ -137,8 +138,8 @@ fn an_override_needs_a_reason_and_an_end() {
 #[test]
 fn overrides_can_be_cleared_and_replaced() {
     let book = PolicyBook::builtin();
-    let said = book.clear_override("workflow", "ttl", NOW).unwrap_err().to_string();
-    assert!(said.starts_with("class.workflow.ttl is not overridden"), "{said}");
+    let message = book.clear_override("workflow", "ttl", NOW).unwrap_err().to_string();
+    assert!(message.starts_with("class.workflow.ttl is not overridden"), "{message}");
     assert_eq!(book.version(), PolicyBook::builtin().version(), "no change, no number");
     book.set_override("workflow", "renew.on_failure", "fence", "first", HOUR, NOW).unwrap();
     book.set_override("workflow", "renew.on_failure", "continue", "second", minutes(5), NOW).unwrap();
@@ -156,8 +157,8 @@ fn request_settings_change_a_class_for_that_request_only() {
     assert_eq!(tailored.class.stop_grace, Duration::from_secs(5));
     assert_eq!(tailored.origins["ttl"], Origin::Request);
     assert_eq!(book.class("scheduler", NOW).unwrap().ttl.get(), Duration::from_secs(60));
-    let said = book.explain_with("scheduler", &[("stop_grace", "59s")], NOW).unwrap_err().to_string();
-    assert!(said.contains("ttl 60s - drift 620ms - stop_grace 59s = 380ms"), "{said}");
+    let message = book.explain_with("scheduler", &[("stop_grace", "59s")], NOW).unwrap_err().to_string();
+    assert!(message.contains("ttl 60s - drift 620ms - stop_grace 59s = 380ms"), "{message}");
 }
 
 /// Readers on many threads see only complete classes: the one before or the one after.

@@ -186,9 +186,9 @@ fn overrides_survive_a_reload() {
     let mut context = ReloadFixture::new();
     context.book.set_override("report", "ttl", "30s", "a test", HOUR, NOW).unwrap();
     context.write("[class.report]\nttl = \"60s\"\nmode = \"shadow\"\n");
-    let said = change_texts(context.poll_until_noticed());
-    assert_eq!(said.len(), 1, "the ttl in force did not change: {said:?}");
-    assert!(said[0].contains("mode: enforce -> shadow"));
+    let message = change_texts(context.poll_until_noticed());
+    assert_eq!(message.len(), 1, "the ttl in force did not change: {message:?}");
+    assert!(message[0].contains("mode: enforce -> shadow"));
     assert_eq!(context.ttl(), 30);
     assert_eq!(context.book.class("report", NOW + HOUR).unwrap().ttl.get(), Duration::from_secs(60));
 }

@@ -89,14 +89,14 @@ async fn no_token_is_in_any_log_line() {
     drop((local, lost));
     fixture.advance(secs(90)).await;
 
-    let said = log.0.lock().unwrap().clone();
+    let message = log.0.lock().unwrap().clone();
     // The log was captured and contains the events, warnings and others alike.
     for line in ["store call failed", "event=\"abandoned\"", "event=\"undone\""] {
-        assert!(said.contains(line), "no {line}: {said}");
+        assert!(message.contains(line), "no {line}: {message}");
     }
     let asked = fixture.recorder.acquires();
     assert!(asked.len() >= 5, "{}", asked.len());
     for request in asked {
-        assert!(!said.contains(request.token.random()), "{said}");
+        assert!(!message.contains(request.token.random()), "{message}");
     }
 }

@@ -55,11 +55,11 @@ async fn the_gate_loses_no_permit_when_callers_give_up() {
             let here = Location::caller();
             for _ in 0..ROUNDS_PER_TASK {
                 // Some tasks wait without limit, some briefly, and some are dropped while they wait.
-                let patience = match random.below(3) {
+                let timeout = match random.below(3) {
                     0 => Moment::FAR,
                     _ => BootClock.now() + Duration::from_micros(random.below(200)),
                 };
-                let enter = gate.enter(&name, here, patience, &BootClock);
+                let enter = gate.enter(&name, here, timeout, &BootClock);
                 if random.below(4) == 0 {
                     tokio::select! {
                         biased;
@@ -123,8 +123,8 @@ async fn aborted_tasks_leave_nothing_in_keeper_gate_and_store() {
     }
     assert!(room.visits.load(Ordering::SeqCst) > 0);
     // Releases and undos in flight complete; nothing else is left.
-    let patience = BootClock.now() + Duration::from_secs(20);
-    while locks.pending().await != PendingWork::default() && BootClock.now() < patience {
+    let timeout = BootClock.now() + Duration::from_secs(20);
+    while locks.pending().await != PendingWork::default() && BootClock.now() < timeout {
         BootClock.sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(locks.pending().await, PendingWork::default());

@@ -30,7 +30,7 @@ pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilde
     context.workers.start(opener.steps(1, 100)).await?;
     context.wait_until_working(0, "opener").await?;
     context.record_fault(&format!("{all} clients want one name"));
-    let patience = Duration::from_secs(30) + MAX_TIME_PER_CLIENT * all;
+    let timeout = Duration::from_secs(30) + MAX_TIME_PER_CLIENT * all;
     let mut left = all;
     let mut process = 0;
     while left > 0 {
@@ -41,7 +41,7 @@ pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilde
         context.workers.start(orders).await?;
         // Processes start one after the other, so that the order of their requests is certain.
         let mut acquire = clients;
-        let asked = context.history.wait_for(before, patience, |record| {
+        let asked = context.history.wait_for(before, timeout, |record| {
             acquire -= u32::from(matches!(record.what, HistoryEntry::Asked { .. }));
             acquire == 0
         });
@@ -57,7 +57,7 @@ pub(super) async fn run(context: &mut ScenarioContext, draft: &mut VerdictBuilde
     let mut waiting = all;
     let last = context
         .history
-        .wait_for(0, patience, |record| {
+        .wait_for(0, timeout, |record| {
             let granted = transition(record).is_some_and(|seen| seen.event == "acquired");
             waiting -= u32::from(granted && record.who != "opener");
             waiting == 0

@@ -24,8 +24,8 @@ fn older_is_refused_equal_and_newer_are_admitted() {
     };
     assert_eq!((stale.offered, stale.newest), (fence(8), fence(9)));
     assert_eq!(stale.resource, "job:42");
-    let said = stale.to_string();
-    assert!(said.contains("`job:42`") && said.contains('8') && said.contains('9'), "{said}");
+    let message = stale.to_string();
+    assert!(message.contains("`job:42`") && message.contains('8') && message.contains('9'), "{message}");
     assert_eq!(gate.newest(&job), Some(fence(9)));
 }
 

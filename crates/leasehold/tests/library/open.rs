@@ -46,7 +46,7 @@ async fn a_bad_policy_file_opens_nothing() {
     let (file, db) = (folder.path().join("leasehold.toml"), folder.path().join("locks.db"));
     std::fs::write(&file, "[class.scheduler]\nttl = 90\n").unwrap();
     let opened = leasehold::open(db.display().to_string()).policies(&file).build().await;
-    let said = opened.unwrap_err().to_string();
-    assert!(said.contains("leasehold.toml:2"), "{said}");
+    let message = opened.unwrap_err().to_string();
+    assert!(message.contains("leasehold.toml:2"), "{message}");
     assert!(!db.exists());
 }

@@ -79,8 +79,8 @@ impl CommandExecutor {
         match ended.map_err(|error| format!("{program}: {error}"))? {
             CommandEnd::ByItself(status) if status.success() => Ok(json!({"exit": 0, "output": out})),
             CommandEnd::ByItself(status) => {
-                let said = err.trim_end().lines().last().unwrap_or_default();
-                Err(format!("{status}: {said}"))
+                let message = err.trim_end().lines().last().unwrap_or_default();
+                Err(format!("{status}: {message}"))
             }
             stopped => Err(describe_end(&stopped)),
         }

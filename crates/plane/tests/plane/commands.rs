@@ -102,8 +102,8 @@ async fn a_command_whose_lease_is_lost_is_dead_before_the_lease_ends() {
     };
     let (_, lost_at) = tokio::join!(deliver, lose);
     let took = BootClock.now().since(lost_at);
-    let said = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(said.matches("term").count(), 1, "{said}");
+    let message = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(message.matches("term").count(), 1, "{message}");
     assert!(took >= STOP_GRACE * 8 / 10 && took < STOP_GRACE * 4, "{took:?}");
     assert_eq!(parts.plane.job("a").await.unwrap().state, JobState::Running);
 }

@@ -43,8 +43,8 @@ fn r17_colliding_maps_are_refused_with_the_pair() {
         ("{x}:", vec![], "brace"),
         ("a b:", vec![], "space"),
     ] {
-        let said = KeyMap::new(prefix, &pairs).unwrap_err();
-        assert!(said.contains(why), "{prefix} {pairs:?}: {said}");
+        let message = KeyMap::new(prefix, &pairs).unwrap_err();
+        assert!(message.contains(why), "{prefix} {pairs:?}: {message}");
     }
     // A continued key prefix is no collision if its rule owns exactly the
     // names that would reach it.

@@ -15,8 +15,8 @@ fn a_password_in_the_url_is_refused_and_not_repeated() {
         "redis://u:@hunter2#x@h",
         "redis://u:@hunter2?prefix=@h:",
     ] {
-        let said = parse_error_text(url);
-        assert!(said.contains("password_file") && !said.contains("hunter2"), "{said}");
+        let message = parse_error_text(url);
+        assert!(message.contains("password_file") && !message.contains("hunter2"), "{message}");
     }
     assert!(!parse_error_text("redis://u:12/hunter2@h").contains("hunter2"));
 }
@@ -34,7 +34,7 @@ fn refuses_with_advice() {
         ("redis://h?prefix=lh1:", "reserved"),
         ("nonsense", "not a URL"),
     ] {
-        let said = parse_error_text(url);
-        assert!(said.contains(advice), "{url}: {said}");
+        let message = parse_error_text(url);
+        assert!(message.contains(advice), "{url}: {message}");
     }
 }

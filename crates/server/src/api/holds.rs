@@ -104,9 +104,9 @@ pub(crate) async fn create(
     }
     // From here on the id is reserved, and every early return must free it.
     let mut place = IdReservation::new(&app, &id);
-    let tweaks = RequestOptions::default().ttl(lifetime).wait(wait);
+    let options = RequestOptions::default().ttl(lifetime).wait(wait);
     let token_source = HoldTokenSource::new(&app, row.clone(), token.clone());
-    let request = Request::new(&class.name, &name)?.token(token).token_source(token_source).options(tweaks);
+    let request = Request::new(&class.name, &name)?.token(token).token_source(token_source).options(options);
     let acquired = tokio::select! {
         biased;
         // `biased`: when both are ready, the drain wins and the dropped acquire is undone.

@@ -168,10 +168,16 @@ impl Gate {
         })
     }
 
-    async fn read_body(&self, body: Body, own: usize, hurry: Option<Duration>) -> Result<Vec<u8>, Refusal> {
+    async fn read_body(
+        &self,
+        body: Body,
+        own: usize,
+        reserved_timeout: Option<Duration>,
+    ) -> Result<Vec<u8>, Refusal> {
         let (app, limit) = (&self.app, self.app.config.body_limit.max(own));
-        let patience = app.config.body_timeout;
-        let end = app.clock.now() + hurry.map_or(patience, |hurry| hurry.min(patience));
+        let timeout = app.config.body_timeout;
+        let end = app.clock.now()
+            + reserved_timeout.map_or(timeout, |reserved_timeout| reserved_timeout.min(timeout));
         let too_large = || Refusal::new(ErrorCode::TooLarge, format!("a body has at most {limit} bytes"));
         // Refuse by the announced length, before reading a body that is too large.
         if usize::try_from(body.size_hint().lower()).map_or(true, |announced| announced > limit) {

@@ -373,8 +373,8 @@ mod tests {
     fn bad_files_are_refused_with_the_reason() {
         let good = new_token(None).entry;
         let (_folder, path) = file(&good, 0o640);
-        let said = Tokens::open(&path, BootClock::shared()).unwrap_err().to_string();
-        assert!(said.contains("chmod 600"), "{said}");
+        let message = Tokens::open(&path, BootClock::shared()).unwrap_err().to_string();
+        assert!(message.contains("chmod 600"), "{message}");
         for (bad, why) in [
             (good.replace("hold:job", "own:job"), "hold:SCOPE"),
             (good.replace("hold:job", "hold:a::b"), "scope"),
@@ -385,8 +385,8 @@ mod tests {
             (format!("{good}expires = \"soon\""), "such as"),
         ] {
             let (_folder, path) = file(&bad, 0o600);
-            let said = Tokens::open(&path, BootClock::shared()).unwrap_err().to_string();
-            assert!(said.contains(why) && !said.contains("hunter2"), "{said}");
+            let message = Tokens::open(&path, BootClock::shared()).unwrap_err().to_string();
+            assert!(message.contains(why) && !message.contains("hunter2"), "{message}");
         }
     }
 }

@@ -61,9 +61,9 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(config: Config, locks: Locks, tokens: Option<Tokens>, desk: ServerSetup) -> Self {
+    pub(crate) fn new(config: Config, locks: Locks, tokens: Option<Tokens>, setup: ServerSetup) -> Self {
         let ServerSetup { token_key: key, random, timer: timing, recorder, audit, state_db: ledger, plane } =
-            desk;
+            setup;
         Self {
             client_leases: ClientLeases::new(Arc::clone(&recorder)),
             holds: Holds::new(Arc::clone(&ledger)),

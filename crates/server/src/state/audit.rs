@@ -178,8 +178,8 @@ mod tests {
             (format!("{text}{{}}\n"), "line 6"),
         ] {
             std::fs::write(&path, bad).unwrap();
-            let said = verify(&path).unwrap_err();
-            assert!(said.starts_with(at), "{at}: {said}");
+            let message = verify(&path).unwrap_err();
+            assert!(message.starts_with(at), "{at}: {message}");
             // The daemon refuses to continue a broken chain.
             assert!(Audit::open(Some(folder.path()), BootClock::shared()).is_err());
         }

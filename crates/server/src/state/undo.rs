@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn undos_beyond_the_limit_get_one_try() {
-        let (leavings, stopping) = (UndoQueue::new(), CancellationToken::new());
-        let patient = || !leavings.retry_permit(&stopping).1.is_cancelled();
-        let many: Vec<_> = (0..MAX_RETRIED_UNDOS).map(|_| leavings.retry_permit(&stopping)).collect();
+        let (undo_queue, stopping) = (UndoQueue::new(), CancellationToken::new());
+        let patient = || !undo_queue.retry_permit(&stopping).1.is_cancelled();
+        let many: Vec<_> = (0..MAX_RETRIED_UNDOS).map(|_| undo_queue.retry_permit(&stopping)).collect();
         assert!(many.iter().all(|(_, enough)| !enough.is_cancelled()) && !patient());
         drop(many);
         assert!(patient());

@@ -109,7 +109,7 @@ impl<D: ConnectionListener> Connections<D> {
             return;
         };
         D::prepare(&stream);
-        let patience = ConnectionLimits::new(&self.app, self.permits.available_permits());
+        let timeout = ConnectionLimits::new(&self.app, self.permits.available_permits());
         let (app, router, tls, abort) =
             (Arc::clone(&self.app), self.router.clone(), self.tls.clone(), abort.clone());
         tasks.spawn(async move {
@@ -117,7 +117,7 @@ impl<D: ConnectionListener> Connections<D> {
             tokio::select! {
                 biased;
                 () = abort.cancelled() => {}
-                () = serve_stream(app, router, stream, tls, patience) => {}
+                () = serve_stream(app, router, stream, tls, timeout) => {}
             }
             tracing::trace!(%from, "connection over");
         });
@@ -166,14 +166,14 @@ async fn serve_stream<S>(
     router: Router,
     stream: S,
     tls: Option<TlsAcceptor>,
-    patience: ConnectionLimits,
+    timeout: ConnectionLimits,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match tls {
-        None => serve_http(app, router, stream, Peer::default(), patience).await,
+        None => serve_http(app, router, stream, Peer::default(), timeout).await,
         Some(acceptor) => {
-            let end = app.clock.now() + patience.handshake_timeout;
+            let end = app.clock.now() + timeout.handshake_timeout;
             // Boxed, like the future below: connections without TLS do not pay for its size.
             let accepting = Box::pin(acceptor.accept(stream));
             let Some(Ok(stream)) = run_until(&*app.clock, end, accepting).await else {
@@ -181,16 +181,16 @@ async fn serve_stream<S>(
             };
             let shown = stream.get_ref().1.peer_certificates();
             let peer = shown.and_then(|chain| chain.first()).map(Peer::from_certificate);
-            Box::pin(serve_http(app, router, stream, peer.unwrap_or_default(), patience)).await;
+            Box::pin(serve_http(app, router, stream, peer.unwrap_or_default(), timeout)).await;
         }
     }
 }
 
-async fn serve_http<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, patience: ConnectionLimits)
+async fn serve_http<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, timeout: ConnectionLimits)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let hurry = patience.reserved_timeout;
+    let hurry = timeout.reserved_timeout;
     let peer = Peer { reserved_timeout: hurry, ..peer };
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
@@ -200,9 +200,9 @@ where
     let draining = app.stopping.is_cancelled();
     let connection = http1::Builder::new()
         .timer(app.timer.clone())
-        .header_read_timeout(patience.head_timeout)
+        .header_read_timeout(timeout.head_timeout)
         .max_buf_size(MAX_HEAD_BYTES)
-        .keep_alive(patience.keep_alive)
+        .keep_alive(timeout.keep_alive)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

@@ -46,8 +46,8 @@ impl ConnectionListener for TcpListener {
         );
     }
 
-    fn reject(stream: &TcpStream, said: &[u8]) {
-        let _ = stream.try_write(said);
+    fn reject(stream: &TcpStream, message: &[u8]) {
+        let _ = stream.try_write(message);
     }
 }
 

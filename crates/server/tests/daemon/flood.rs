@@ -22,9 +22,9 @@ fn request(daemon: &Daemon, path: &str, token: Option<&str>, body: &Value) -> St
 
 /// Reads until the daemon closes the connection. The reply is empty if it closed with unread data.
 async fn read_to_close(mut stream: TcpStream) -> Reply {
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said).await;
-    Reply::parse(&said)
+    let mut message = Vec::new();
+    let _ = stream.read_to_end(&mut message).await;
+    Reply::parse(&message)
 }
 
 /// Sends a request over `count` connections, and returns the reply of each.
@@ -48,9 +48,9 @@ async fn first_reply(daemon: &Daemon, request: &str) -> (Reply, TcpStream) {
     let mut stream = daemon.connect().await;
     // The daemon may answer and close before it has read everything.
     let _ = stream.write_all(request.as_bytes()).await;
-    let mut said = vec![0; 4096];
-    let read = within("an answer", stream.read(&mut said)).await;
-    (Reply::parse(&said[..read.unwrap_or(0)]), stream)
+    let mut message = vec![0; 4096];
+    let read = within("an answer", stream.read(&mut message)).await;
+    (Reply::parse(&message[..read.unwrap_or(0)]), stream)
 }
 
 /// A request whose body never arrives, so it gets no reply either.
@@ -182,10 +182,10 @@ async fn idle_connections_leave_room_for_renewals() {
         // On a stalled machine the daemon may close one of these too, so each is retried until
         // served.
         eventually("a renewal", async || {
-            let (said, stream) = first_reply(&daemon, &renew).await;
+            let (message, stream) = first_reply(&daemon, &renew).await;
             kept.push(stream);
-            let done = said.status == 200;
-            reply = Some(said);
+            let done = message.status == 200;
+            reply = Some(message);
             done
         })
         .await;

@@ -150,14 +150,14 @@ async fn slow_clients() {
     let before = BootClock.now();
     assert_still_serving(&daemon).await;
     assert!(BootClock.now().since(before) < Duration::from_secs(30));
-    let mut said = Vec::new();
-    within("the slow body to be refused", body.read_to_end(&mut said)).await.unwrap();
-    let said = String::from_utf8_lossy(&said);
-    assert!(said.starts_with("HTTP/1.1 408") && said.contains("request_timeout"), "{said}");
+    let mut message = Vec::new();
+    within("the slow body to be refused", body.read_to_end(&mut message)).await.unwrap();
+    let message = String::from_utf8_lossy(&message);
+    assert!(message.starts_with("HTTP/1.1 408") && message.contains("request_timeout"), "{message}");
     for mut stream in slow.into_iter().chain([idle]) {
-        let mut said = Vec::new();
+        let mut message = Vec::new();
         // The connection is closed, with or without a reply.
-        let _ = within("a slow client to be closed", stream.read_to_end(&mut said)).await;
+        let _ = within("a slow client to be closed", stream.read_to_end(&mut message)).await;
     }
     assert_still_serving(&daemon).await;
 }

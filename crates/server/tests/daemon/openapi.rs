@@ -41,15 +41,15 @@ async fn assert_same_routes(daemon: &Daemon) {
 async fn the_roles_in_the_document_are_those_of_the_gate() {
     let daemon = DaemonPlan::with_plane().start().await;
     let document: Value = daemon.get("/openapi.json").await.ok();
-    let mut said = 0;
+    let mut message = 0;
     for (method, path, role) in &daemon.rules {
         let operation = &document["paths"][path][method.to_lowercase()];
         if let Some(told) = operation.get("x-role") {
             assert_eq!(told.as_str(), role.as_deref(), "{method} {path}");
-            said += 1;
+            message += 1;
         }
     }
-    assert!(said >= 22, "the control plane's routes say what they demand: {said}");
+    assert!(message >= 22, "the control plane's routes say what they demand: {message}");
 }
 
 #[tokio::test]

@@ -143,7 +143,7 @@ async fn commands_need_admin_and_errors_name_the_field() {
     assert_eq!(daemon.get("/v1/jobs/x").await.status, 404, "nothing was submitted");
     assert_eq!(daemon.post("/v1/jobs/commands", exec).await.status, 201);
     daemon.wait_for_state("/v1/jobs/x", "SUCCEEDED").await;
-    for (path, body, field, said) in [
+    for (path, body, field, message) in [
         ("/v1/jobs", json!({"work": "pull", "topics": "x"}), "body", "topic"),
         ("/v1/jobs", json!({"work": "pull", "class": "nope"}), "class", "nope"),
         ("/v1/jobs", json!({"work": "pull", "attempts": 0}), "attempts", "1 to 100"),
@@ -158,7 +158,7 @@ async fn commands_need_admin_and_errors_name_the_field() {
         assert_eq!((reply.status, reply.code().as_str()), (422, "invalid"), "{path} {reply:?}");
         let problem = reply.json();
         assert_eq!(problem["field"], field, "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains(said), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(message), "{problem}");
     }
     let span = daemon.post("/v1/jobs", json!({"work": "pull", "deadline": "5"})).await;
     assert_eq!((span.status, &span.json()["field"]), (422, &json!("deadline")));

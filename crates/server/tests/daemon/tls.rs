@@ -73,9 +73,9 @@ async fn acquire(daemon: &Daemon, who: &str, wait_ms: u64) -> Reply {
         body.len()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut said = Vec::new();
-    stream.read_to_end(&mut said).await.unwrap();
-    Reply::parse(&said)
+    let mut message = Vec::new();
+    stream.read_to_end(&mut message).await.unwrap();
+    Reply::parse(&message)
 }
 
 /// Callers identified by certificate alone have separate shares: the waits of one leave slots to

@@ -318,8 +318,8 @@ fn version_text() -> String {
         .stderr(std::process::Stdio::null())
         .output();
     match commit {
-        Ok(said) if said.status.success() => {
-            format!("{version}, commit {}", String::from_utf8_lossy(&said.stdout).trim())
+        Ok(message) if message.status.success() => {
+            format!("{version}, commit {}", String::from_utf8_lossy(&message.stdout).trim())
         }
         _ => version,
     }

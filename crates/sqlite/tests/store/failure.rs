@@ -11,8 +11,8 @@ async fn commit_that_fails_on_disk_is_unknown_and_keeps_the_file_intact() {
     drop(SqliteStore::open(SqliteOptions::new(context.path())).unwrap());
     // A limit on the size of files makes writing fail inside COMMIT, as a failing disk does.
     let process = Process::start_in_shell("trap '' XFSZ; ulimit -f 400", "fill", &context.path());
-    let said = process.next_message().expect("it must run into the limit");
-    assert!(said.starts_with("Unreachable unknown=true"), "{said}");
+    let message = process.next_message().expect("it must run into the limit");
+    assert!(message.starts_with("Unreachable unknown=true"), "{message}");
     drop(process);
     let store = SqliteStore::open(SqliteOptions::new(context.path())).unwrap();
     TestClient::new("a", "job").expect_granted(&store).await;
@@ -31,8 +31,8 @@ fn a_full_disk_is_overloaded_and_nothing_was_done() {
     std::fs::create_dir(&folder).unwrap();
     let mount = format!("mount -t tmpfs -o size=600k none '{}' || exit 3", folder.display());
     let process = Process::start_in_namespace(&mount, "fill", &folder.join("locks.db"));
-    let said = process.next_message().expect("it must run into the limit");
-    assert_eq!(said, "Overloaded unknown=false there=false");
+    let message = process.next_message().expect("it must run into the limit");
+    assert_eq!(message, "Overloaded unknown=false there=false");
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn read_only_disk_is_reported() {
             "mount -t tmpfs none '{disk}' && cp '{copy}' '{disk}/{to}' && mount -o remount,ro '{disk}' || exit 3"
         );
         let process = Process::start_in_namespace(&mount, "refused", &folder.join("locks.db"));
-        let said = process.next_message().expect("it must be refused");
-        assert!(said.starts_with("ReadOnly unknown=false"), "with_file={with_file}: {said}");
+        let message = process.next_message().expect("it must be refused");
+        assert!(message.starts_with("ReadOnly unknown=false"), "with_file={with_file}: {message}");
     }
 }
 

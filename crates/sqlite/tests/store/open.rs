@@ -66,9 +66,9 @@ fn a_newer_schema_is_refused() {
     let context = Fixture::new();
     drop(context.open());
     context.raw_connection().pragma_update(None, "user_version", 2).unwrap();
-    let (cause, said) = open_error(context.options());
+    let (cause, message) = open_error(context.options());
     assert_eq!(cause, StoreErrorKind::Misconfigured);
-    assert!(said.contains("version 2") && said.contains("update this program"), "{said}");
+    assert!(message.contains("version 2") && message.contains("update this program"), "{message}");
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn other_programs_database_is_refused_and_unchanged() {
     let context = Fixture::new();
     context.raw_connection().execute_batch("CREATE TABLE invoices (number INTEGER)").unwrap();
     let before = std::fs::read(context.path()).unwrap();
-    let (cause, said) = open_error(context.options());
+    let (cause, message) = open_error(context.options());
     assert_eq!(cause, StoreErrorKind::Misconfigured);
-    assert!(said.contains("another program's"), "{said}");
+    assert!(message.contains("another program's"), "{message}");
     assert_eq!(std::fs::read(context.path()).unwrap(), before);
 }
 
@@ -87,9 +87,9 @@ fn file_that_is_no_database_is_refused_and_unchanged() {
     let context = Fixture::new();
     let text = "Dear diary, this is not a database at all. ".repeat(100);
     std::fs::write(context.path(), &text).unwrap();
-    let (cause, said) = open_error(context.options());
+    let (cause, message) = open_error(context.options());
     assert_eq!(cause, StoreErrorKind::Misconfigured);
-    assert!(said.contains("not an SQLite database"), "{said}");
+    assert!(message.contains("not an SQLite database"), "{message}");
     assert_eq!(std::fs::read_to_string(context.path()).unwrap(), text);
 }
 
@@ -97,25 +97,25 @@ fn file_that_is_no_database_is_refused_and_unchanged() {
 fn impossible_paths_are_refused() {
     let context = Fixture::new();
     std::fs::create_dir(context.path()).unwrap();
-    let (cause, said) = open_error(context.options());
-    assert_eq!(cause, StoreErrorKind::Misconfigured, "{said}");
-    assert!(said.contains("not a file"), "{said}");
+    let (cause, message) = open_error(context.options());
+    assert_eq!(cause, StoreErrorKind::Misconfigured, "{message}");
+    assert!(message.contains("not a file"), "{message}");
 
-    let (cause, said) = open_error(SqliteOptions::new(""));
-    assert_eq!(cause, StoreErrorKind::Misconfigured, "{said}");
+    let (cause, message) = open_error(SqliteOptions::new(""));
+    assert_eq!(cause, StoreErrorKind::Misconfigured, "{message}");
 
     let file = context.path().with_file_name("file");
     std::fs::write(&file, "x").unwrap();
-    let (_, said) = open_error(SqliteOptions::new(file.join("locks.db")));
-    assert!(said.contains("check the path"), "{said}");
+    let (_, message) = open_error(SqliteOptions::new(file.join("locks.db")));
+    assert!(message.contains("check the path"), "{message}");
 
-    let (_, said) = open_error(SqliteOptions::new("/proc/leasehold/locks.db"));
-    assert!(said.contains("/proc/leasehold"), "{said}");
+    let (_, message) = open_error(SqliteOptions::new("/proc/leasehold/locks.db"));
+    assert!(message.contains("/proc/leasehold"), "{message}");
 
     let link = context.path().with_file_name("link");
     std::os::unix::fs::symlink(context.path().with_file_name("nowhere"), &link).unwrap();
-    let (_, said) = open_error(SqliteOptions::new(&link));
-    assert!(said.contains("cannot find"), "{said}");
+    let (_, message) = open_error(SqliteOptions::new(&link));
+    assert!(message.contains("cannot find"), "{message}");
 }
 
 #[tokio::test]
@@ -176,8 +176,8 @@ fn creating_a_file_that_exists_keeps_the_locks_of_this_process() {
 
     // POSIX locks exclude other processes only.
     let other = std::process::Command::new("sqlite3").arg(&path).arg("BEGIN IMMEDIATE").output().unwrap();
-    let said = String::from_utf8_lossy(&other.stderr);
-    assert!(!other.status.success() && said.contains("locked"), "{said}");
+    let message = String::from_utf8_lossy(&other.stderr);
+    assert!(!other.status.success() && message.contains("locked"), "{message}");
 }
 
 #[test]
@@ -185,6 +185,6 @@ fn durability_round_trips_through_text() {
     for each in [Durability::Normal, Durability::Full] {
         assert_eq!(each.to_string().parse::<Durability>().unwrap(), each);
     }
-    let said = "off".parse::<Durability>().unwrap_err().to_string();
-    assert!(said.contains("normal") && said.contains("full"), "{said}");
+    let message = "off".parse::<Durability>().unwrap_err().to_string();
+    assert!(message.contains("normal") && message.contains("full"), "{message}");
 }

@@ -33,10 +33,10 @@ fn daemon() -> (Fixture, RunningProcess, String) {
     let dev = fixture.start(&["dev", "--listen", "127.0.0.1:0"]);
     let mut url = String::new();
     eventually("the daemon", || {
-        let said = dev.stdout();
-        let found = said.split([' ', ',']).find(|word| word.starts_with("http://"));
+        let message = dev.stdout();
+        let found = message.split([' ', ',']).find(|word| word.starts_with("http://"));
         url = found.unwrap_or_default().to_owned();
-        said.ends_with('\n') && !url.is_empty()
+        message.ends_with('\n') && !url.is_empty()
     });
     (fixture, dev, url)
 }

@@ -116,15 +116,15 @@ impl Shell {
         });
         let mut port = String::new();
         eventually("the daemon's address", || {
-            let said = server.stdout() + &server.stderr();
-            let behind = said.split_once("//127.0.0.1:").map(|(_, behind)| behind.to_owned());
+            let message = server.stdout() + &server.stderr();
+            let behind = message.split_once("//127.0.0.1:").map(|(_, behind)| behind.to_owned());
             port = behind.unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
-            !port.is_empty() && said.ends_with('\n')
+            !port.is_empty() && message.ends_with('\n')
         });
         self.port = Some(port);
-        let said = server.stdout();
+        let message = server.stdout();
         self.servers.push(server);
-        (0, self.as_on_page(&said))
+        (0, self.as_on_page(&message))
     }
 }
 

@@ -28,26 +28,26 @@ fn refusal_of_bytes(words: Vec<OsString>) -> (String, u8) {
 
 #[test]
 fn a_word_cannot_move_the_cursor_or_make_lines_of_its_own() {
-    let (said, _) = refusal_of(&["show", "x", "\u{1b}[2Jhi"]);
-    assert!(said.contains("'\\u{1b}[2Jhi'"), "{said}");
+    let (message, _) = refusal_of(&["show", "x", "\u{1b}[2Jhi"]);
+    assert!(message.contains("'\\u{1b}[2Jhi'"), "{message}");
     // The argument must not be able to imitate clap's message.
-    let (said, _) = refusal_of(&["show", "x", "a\n\nerror: all is well\n\nUsage: rm -rf /"]);
-    assert!(said.starts_with("leasehold: unexpected argument 'a\\n\\nerror: all is well"), "{said}");
-    assert!(said.contains("usage: leasehold show"), "{said}");
+    let (message, _) = refusal_of(&["show", "x", "a\n\nerror: all is well\n\nUsage: rm -rf /"]);
+    assert!(message.starts_with("leasehold: unexpected argument 'a\\n\\nerror: all is well"), "{message}");
+    assert!(message.contains("usage: leasehold show"), "{message}");
 }
 
 #[test]
 fn a_word_that_fills_the_screen_is_cut() {
-    let (said, _) = refusal_of(&["show", "x", &"y".repeat(100_000)]);
-    assert!(said.len() < 500 && said.contains("yyy…'"), "{said}");
-    let (said, _) = refusal_of(&["run", "--ttl", &"1".repeat(100_000), "n", "true"]);
-    assert!(said.len() < 500 && said.contains("--ttl"), "{said}");
+    let (message, _) = refusal_of(&["show", "x", &"y".repeat(100_000)]);
+    assert!(message.len() < 500 && message.contains("yyy…'"), "{message}");
+    let (message, _) = refusal_of(&["run", "--ttl", &"1".repeat(100_000), "n", "true"]);
+    assert!(message.len() < 500 && message.contains("--ttl"), "{message}");
 }
 
 #[test]
 fn a_word_that_is_not_utf8_is_named() {
-    let (said, _) = refusal_of_bytes(vec!["show".into(), OsString::from_vec(vec![b'a', 0xff])]);
-    assert!(said.starts_with("leasehold: 'a\u{fffd}' is not UTF-8\n"), "{said}");
+    let (message, _) = refusal_of_bytes(vec!["show".into(), OsString::from_vec(vec![b'a', 0xff])]);
+    assert!(message.starts_with("leasehold: 'a\u{fffd}' is not UTF-8\n"), "{message}");
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn a_password_in_a_surplus_word_is_not_repeated() {
         &["token", "new", "a", "--file", "f", "--grant", "http://h?token=hunter2"],
         &["serve", "--listen", "redis:u:hunter2@h"],
     ] {
-        let (said, _) = refusal_of(words);
-        assert!(!said.contains("hunter2") && said.contains("***"), "{said}");
+        let (message, _) = refusal_of(words);
+        assert!(!message.contains("hunter2") && message.contains("***"), "{message}");
     }
 }
 
@@ -95,8 +95,8 @@ fn a_duration_that_no_clock_can_hold_is_refused() {
         &["drill", "soak", "--for=9223372036854775807s"],
         &["drill", "plane", "--poll=9223372036854775807s"],
     ] {
-        let (said, _) = refusal_of(words);
-        assert!(said.contains("876000h"), "{said}");
+        let (message, _) = refusal_of(words);
+        assert!(message.contains("876000h"), "{message}");
     }
 }
 
@@ -109,8 +109,8 @@ fn more_than_a_machine_can_do_is_refused() {
         &["drill", "plane", "--replicas", "0"],
         &["watch", "--count", "0"],
     ] {
-        let (said, code) = refusal_of(words);
-        assert!(code == 2 && said.contains(words[words.len() - 2]), "{said}");
+        let (message, code) = refusal_of(words);
+        assert!(code == 2 && message.contains(words[words.len() - 2]), "{message}");
     }
 }
 

@@ -89,10 +89,10 @@ proptest! {
                 prop_assert_eq!(serde_json::to_string(&read).unwrap(), kept);
             }
             for error in cli.validate() {
-                let said = prefix_lines(&error_text(&error));
-                prop_assert!((1..=3).contains(&said.lines().count()), "{}", said);
-                prop_assert!(said.chars().all(|letter| letter == '\n' || !letter.is_control()), "{:?}", said);
-                prop_assert!(cli.store().is_none() || !said.starts_with("leasehold: store") || !said.contains(SECRET), "{}", said);
+                let message = prefix_lines(&error_text(&error));
+                prop_assert!((1..=3).contains(&message.lines().count()), "{}", message);
+                prop_assert!(message.chars().all(|letter| letter == '\n' || !letter.is_control()), "{:?}", message);
+                prop_assert!(cli.store().is_none() || !message.starts_with("leasehold: store") || !message.contains(SECRET), "{}", message);
             }
         }
     }

@@ -149,12 +149,12 @@ fn answers_call_in_flight(life: &HoldMachine, input: &Input) -> Option<bool> {
 #[test]
 fn an_answer_without_a_call_in_flight_changes_nothing() {
     for (name, mut life) in states() {
-        for (said, input) in inputs() {
+        for (message, input) in inputs() {
             if answers_call_in_flight(&life, &input) == Some(false) {
                 let before = format!("{life:?}");
                 let effects = step(&mut life, input, STEP_MS);
-                assert_eq!(effects, [], "{said} when {name}");
-                assert_eq!(format!("{life:?}"), before, "{said} when {name}");
+                assert_eq!(effects, [], "{message} when {name}");
+                assert_eq!(format!("{life:?}"), before, "{message} when {name}");
             }
         }
     }
@@ -163,14 +163,14 @@ fn an_answer_without_a_call_in_flight_changes_nothing() {
 #[test]
 fn an_answer_is_applied_once() {
     for (name, _) in states() {
-        for (said, input) in inputs() {
+        for (message, input) in inputs() {
             let mut life = states().into_iter().find(|(state, _)| *state == name).unwrap().1;
             if answers_call_in_flight(&life, &input) != Some(true) {
                 continue;
             }
             step(&mut life, input.clone(), STEP_MS);
             if answers_call_in_flight(&life, &input) == Some(false) {
-                assert_eq!(step(&mut life, input, STEP_MS), [], "{said} again when {name}");
+                assert_eq!(step(&mut life, input, STEP_MS), [], "{message} again when {name}");
             }
         }
     }
@@ -179,8 +179,8 @@ fn an_answer_is_applied_once() {
 #[test]
 fn a_finished_hold_ignores_every_input() {
     for (name, mut life) in states().into_iter().filter(|(_, life)| life.is_finished()) {
-        for (said, input) in inputs() {
-            assert_eq!(step(&mut life, input, 1_000_000), [], "{said} when {name}");
+        for (message, input) in inputs() {
+            assert_eq!(step(&mut life, input, 1_000_000), [], "{message} when {name}");
             assert!(life.is_finished());
         }
         assert_eq!(life.wake_at(), Moment::FAR);
@@ -190,7 +190,7 @@ fn a_finished_hold_ignores_every_input() {
 #[test]
 fn release_is_answered_exactly_once() {
     for (name, _) in states().iter().filter(|(name, _)| *name != "undo") {
-        for (said, input) in inputs() {
+        for (message, input) in inputs() {
             let mut life = states().into_iter().find(|(state, _)| state == name).unwrap().1;
             // States whose release was answered on the way there.
             let mut finishes = usize::from(name.starts_with("done") || name.starts_with("owing"));
@@ -206,9 +206,9 @@ fn release_is_answered_exactly_once() {
                 }
             }
             finishes += effects.iter().filter(|effect| matches!(effect, Effect::Finish(_))).count();
-            assert_eq!(finishes, 1, "{said} when {name}: {effects:?}");
+            assert_eq!(finishes, 1, "{message} when {name}: {effects:?}");
             let cancels = effects.iter().filter(|effect| matches!(effect, Effect::Cancel(_))).count();
-            assert!(cancels <= usize::from(!name.starts_with("lost")), "{said} when {name}: {effects:?}");
+            assert!(cancels <= usize::from(!name.starts_with("lost")), "{message} when {name}: {effects:?}");
         }
     }
 }

@@ -68,11 +68,11 @@ fn drive(
                 prop_assert_eq!(queue.is_some(), can_queue && now < wait_until);
                 prop_assert!(!seen.busy || now + within <= wait_until, "an ask that outlasts the wait");
                 seen.queued |= queue.is_some();
-                let (said, takes, random) =
+                let (message, takes, random) =
                     answers.next().copied().unwrap_or((ScriptedResponse::Unknown, 1_000, 0));
                 let sent_at = now;
                 now = now + within.mul_f64(takes as f64 / 1_000.0).min(within);
-                match said {
+                match message {
                     ScriptedResponse::Granted => {
                         let fence = Fence::MIN;
                         acquiring.on_response(
@@ -112,7 +112,7 @@ fn drive(
                     ScriptedResponse::Unknown | ScriptedResponse::NotDone | ScriptedResponse::Denied => {
                         seen.erred = true;
                         let since = *failing_since.get_or_insert(sent_at);
-                        let failure = match said {
+                        let failure = match message {
                             ScriptedResponse::Unknown => {
                                 StoreError::unknown(StoreErrorKind::TimedOut, "none")
                             }

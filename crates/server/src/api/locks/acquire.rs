@@ -123,8 +123,8 @@ impl CheckedAcquire {
             (Some(ModeWord::Shared), None) => Mode::Shared,
             (Some(ModeWord::Permits), Some(of)) if of > 0 => Mode::permits(of, 1)?,
             _ => {
-                let said = "permits: goes with the mode `permits`, and is at least 1";
-                return Err(Refusal::invalid("permits", said));
+                let message = "permits: goes with the mode `permits`, and is at least 1";
+                return Err(Refusal::invalid("permits", message));
             }
         };
         let lock_delay = parse_duration("lock_delay_ms", want.lock_delay_ms, 0, 86_400_000)?;
@@ -364,12 +364,12 @@ impl AcquireHooks for WaitHooks<'_> {
 /// The error of a wait that ends because the daemon stops.
 fn stopping_error(unknown: bool) -> StoreError {
     if unknown {
-        let said = "the daemon is stopping, and the store did not answer an earlier request of this wait, which may still be \
+        let message = "the daemon is stopping, and the store did not answer an earlier request of this wait, which may still be \
                     granted: retry with the same id or token once it is back";
-        return StoreError::unknown(StoreErrorKind::Overloaded, said);
+        return StoreError::unknown(StoreErrorKind::Overloaded, message);
     }
-    let said = "the daemon is stopping; retry once it is back";
-    StoreError::not_done(StoreErrorKind::Overloaded, said)
+    let message = "the daemon is stopping; retry once it is back";
+    StoreError::not_done(StoreErrorKind::Overloaded, message)
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ pub(crate) async fn release(
     app.waiters.forget(&token);
     if want.place_only {
         if tombstone.is_some() {
-            let said = "tombstone_ms: a place in the queue has none; leave it or place_only out";
-            return Err(Refusal::invalid("tombstone_ms", said));
+            let message = "tombstone_ms: a place in the queue has none; leave it or place_only out";
+            return Err(Refusal::invalid("tombstone_ms", message));
         }
         let request = ReleaseRequest::leave_queue(name.clone(), token);
         app.with_timeout(within, app.store().release(&request, within)).await?;

@@ -78,17 +78,17 @@ async fn confirmed_writes_are_in_the_file() {
         let step = |db: &Connection| db.execute("INSERT INTO parent DEFAULT VALUES", []);
         acquire.write_confirmed(step).await
     };
-    let asker =
+    let client =
         Arc::new(Mutex::new(WriteObserver { pending: Some(Box::pin(acquire)), second, rows_seen: None }));
-    asker.lock().unwrap().poll_and_read();
+    client.lock().unwrap().poll_and_read();
     // The next task of the same transaction: nothing is committed yet.
-    let then = Arc::clone(&asker);
+    let then = Arc::clone(&client);
     ledger.write_later(move |_| then.lock().unwrap().poll_and_read());
     thread::spawn(writer);
     ledger.close().await;
-    let mut asker = asker.lock().unwrap();
-    asker.poll_and_read();
-    assert_eq!(asker.rows_seen, Some(1));
+    let mut client = client.lock().unwrap();
+    client.poll_and_read();
+    assert_eq!(client.rows_seen, Some(1));
 }
 
 /// A full disk shows up as a failing COMMIT.
