@@ -39,4 +39,5 @@ mod secrets;
 mod shadow;
 mod shutdown;
 mod thread_races;
+mod values;
 mod waiting;
