@@ -106,7 +106,7 @@ impl PlaneClient {
 
     /// Submits a dead job again, as a new one.
     pub(crate) async fn retry(&self, id: &str) -> PlaneResult<JobView> {
-        let action = format!("submit job {id} once more");
+        let action = format!("submit job {id} again");
         match self {
             Self::Store(store) => Ok(store.answer(&action, store.plane.replay(id)).await?.job.into()),
             Self::Daemon(daemon) => Ok(daemon.post(&action, &["jobs", id, "retry"], &json!({})).await?.1),
@@ -114,7 +114,7 @@ impl PlaneClient {
     }
 
     pub(crate) async fn job(&self, id: &str) -> PlaneResult<JobHistory> {
-        let action = format!("look at job {id}");
+        let action = format!("read job {id}");
         match self {
             Self::Store(store) => {
                 let job = store.answer(&action, store.plane.job(id)).await?;
@@ -156,7 +156,7 @@ impl PlaneClient {
 
     /// Cancels a job. Returns also whether its owner was only asked to stop.
     pub(crate) async fn cancel(&self, id: &str, reason: String) -> PlaneResult<(JobView, bool)> {
-        let action = format!("call job {id} off");
+        let action = format!("cancel job {id}");
         match self {
             Self::Store(store) => {
                 let cancel = async { store.plane.cancel(id, &reason).await?.into_job() };
@@ -193,7 +193,7 @@ impl PlaneClient {
     }
 
     pub(crate) async fn run(&self, id: &str) -> PlaneResult<RunTimeline> {
-        let action = format!("look at run {id}");
+        let action = format!("read run {id}");
         match self {
             Self::Store(store) => {
                 let run = store.answer(&action, store.plane.run(id)).await?;
@@ -223,7 +223,7 @@ impl PlaneClient {
     }
 
     pub(crate) async fn cancel_run(&self, id: &str, reason: String) -> PlaneResult<RunView> {
-        let action = format!("call run {id} off");
+        let action = format!("cancel run {id}");
         match self {
             Self::Store(store) => {
                 Ok(store.answer(&action, store.plane.cancel_run(id, &reason)).await?.into())

@@ -164,7 +164,7 @@ impl Gate {
         }
         let peer = parts.extensions.get::<Peer>();
         peer.and_then(|peer| tokens.find_client(&peer.names)).ok_or_else(|| {
-            Refusal::unauthorized("who are you? send `authorization: Bearer lk_…`, or a client certificate")
+            Refusal::unauthorized("the request carries no credentials: send `authorization: Bearer lk_…`, or a client certificate")
         })
     }
 
