@@ -6,6 +6,9 @@
 
 use std::io;
 
+use leasehold_core::Token;
+use leasehold_drill::history::StoreVerb;
+
 use super::daemon_network::{
     ConnectReply, MAX_PACKET_DELAY, MAX_TRAVEL_TIME, Packet, SimConnectionEnd, SimSide,
 };
@@ -54,11 +57,23 @@ impl WorldState {
         (number, SimRandom::keyed(self.plan.seed, [0x417e, number, 0]), odds)
     }
 
+    /// Whether a client's request with this token arrived at the daemon twice, so that this may be what the copy led to.
+    pub(super) fn is_token_repeated(&self, token: &Token) -> bool {
+        self.daemon_network.repeated.iter().any(|data| contains(data, token.expose().as_bytes()))
+    }
+
     /// One side sends a message.
     pub(super) fn transmit(&mut self, conn: u64, side: SimSide, data: &[u8]) {
-        let Some(there) = self.daemon_network.conns.get(&conn) else {
+        let Some(there) = self.daemon_network.conns.get_mut(&conn) else {
             return;
         };
+        if side == SimSide::Client {
+            there.awaited = match (contains(data, b"/acquire HTTP/"), contains(data, b"/renew HTTP/")) {
+                (true, _) => Some(StoreVerb::Acquire),
+                (_, true) => Some(StoreVerb::Renew),
+                _ => None,
+            };
+        }
         let daemon = self.hosts.get(there.daemon.slot);
         if side == SimSide::Client && daemon.is_some_and(|host| host.alive && host.life != there.life) {
             // The next daemon's system does not know the connection and answers with a reset.
@@ -121,10 +136,10 @@ impl WorldState {
         }
         if repeat {
             self.count_fault("network: a request arrives twice");
-            self.daemon_network.repeated = true;
             let later = random.between(0, if random.chance(500) { SEC } else { MAX_PACKET_DELAY });
             let at = (arrives + later).min(self.now + MAX_PACKET_DELAY).max(arrives);
             let data = data.to_vec();
+            self.daemon_network.repeated.push(data.clone());
             self.schedule_at(at, SimEvent::Packet(Packet::Duplicate { data }));
         }
     }
@@ -221,6 +236,10 @@ impl WorldState {
         let packet = Packet::Closed { slot, conn, side, over };
         self.schedule_after(by, SimEvent::Packet(packet));
     }
+}
+
+fn contains(data: &[u8], part: &[u8]) -> bool {
+    data.windows(part.len()).any(|bytes| bytes == part)
 }
 
 enum PartitionEffect {

@@ -100,6 +100,7 @@ impl WorldState {
                 own: before.as_ref().is_some_and(own),
                 done,
                 stale,
+                repeated: part.token.is_some_and(|token| self.is_token_repeated(token)),
                 fence: part.fence,
                 before: *before,
                 after: self.engine.stored_lease(part.name, self.now),

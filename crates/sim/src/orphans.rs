@@ -282,7 +282,7 @@ impl WorldState {
     pub(super) fn was_repeated(&self, lease: &Lease) -> bool {
         let token = lease.fence.and_then(|fence| self.orphans.grants.get(&(lease.name.clone(), fence)));
         // A repeated HTTP request cannot be matched to the daemon's own requests, so it excuses all.
-        self.daemon_network.repeated
+        !self.daemon_network.repeated.is_empty()
             || token.is_some_and(|grant| self.store_network.repeated.contains(&grant.token))
     }
 

@@ -183,7 +183,8 @@ impl WorldState {
                     }
                     _ => {}
                 }
-                let stale = again || to.as_ref().is_none_or(oneshot::Sender::is_closed);
+                let stale =
+                    again || to.as_ref().is_none_or(oneshot::Sender::is_closed) || self.is_unawaited(&verb);
                 self.record_executions(&verb, &reply, &before, (slot, life, sent, stale));
                 self.observe_leases(Some(&verb));
                 if let Some(token) = woken {

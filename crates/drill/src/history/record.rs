@@ -110,6 +110,9 @@ pub struct StoreExecution {
     /// Its sender does not wait for a response any more, or the network repeated it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
+    /// A request of this token reached the daemon twice, so the sender may wait for the other one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
     /// The fence that a renewal or an operator named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,

@@ -2,7 +2,8 @@
 //!
 //! *Released* and *already lost* mean that no lease of this hold is left. *Already lost* also means that
 //! no release of this hold was executed. *Debt* and *kept* say by when the lease is over. Requests that
-//! arrive after their sender gave up on them can extend it; such leases are not judged.
+//! arrive after their sender gave up on them can extend it; such leases are not judged. Nor is *already
+//! lost* if the release reached a daemon twice: the copy's response says *released*, and nobody reads it.
 //!
 //! An acquire that may have been granted and is not undone leaves a lease, which I6 and L3 find.
 
@@ -53,6 +54,7 @@ fn ended_by_itself(case: &HistoryIndex<'_>, attempt: &Attempt<'_>, fence: Fence,
     let own = of_lease.iter().any(|(executed_at, executed)| {
         *executed_at <= at
             && executed.own
+            && !executed.repeated
             && matches!(executed.request, StoreVerb::Release | StoreVerb::Undo)
             && executed.before.is_some_and(|lease| lease.fence == fence)
             && executed.after.is_none_or(|lease| lease.fence != fence)

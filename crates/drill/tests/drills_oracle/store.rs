@@ -33,6 +33,7 @@ fn executed_with(
         own,
         done: true,
         stale: false,
+        repeated: false,
         fence: None,
         before: lease(before),
         after: lease(after),
@@ -149,10 +150,15 @@ fn i7_a_lease_is_left_after_its_release() {
 
 #[test]
 fn i7_lost_by_its_own_release() {
-    let mut script = held();
-    executed(&mut script, 100, StoreVerb::Release, true, (Some((7, 1003)), None));
-    answered(&mut script, 110, RecordedRelease::AlreadyLost, None);
-    script.assert_broken(&["I7"]);
+    for (repeated, broken) in [(false, &["I7"][..]), (true, &[])] {
+        let mut script = held();
+        let leases = (Some((7, 1003)), None);
+        executed_with(&mut script, 100, StoreVerb::Release, true, leases, |executed| {
+            executed.repeated = repeated
+        });
+        answered(&mut script, 110, RecordedRelease::AlreadyLost, None);
+        script.assert_broken(broken);
+    }
 }
 
 #[test]
