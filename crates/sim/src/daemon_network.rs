@@ -6,12 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::task::Waker;
 
-use leasehold_core::Token;
-use leasehold_drill::history::StoreVerb;
 use tokio::sync::oneshot;
 
 use super::drift::{MS, Nanos, SEC};
-use super::engine::StoreRequest;
 use super::world::{SimEvent, WorldState};
 
 /// The longest delay of any message; as on the store's network.
@@ -123,16 +120,9 @@ pub(super) struct SimConnection {
     pub(super) blackholed: bool,
     // Responses of the daemon are dropped.
     pub(super) drops_responses: bool,
-    // What the client waits for, if it is something that sets the end of a lease.
-    pub(super) awaited: Option<StoreVerb>,
 }
 
 impl SimConnection {
-    // A response or the end of the connection has reached this side, or this side has closed it.
-    fn answer_seen_by(&mut self, side: SimSide) {
-        self.awaited = self.awaited.filter(|_| side == SimSide::Daemon);
-    }
-
     pub(super) fn endpoint(&mut self, side: SimSide) -> &mut SimEndpoint {
         match side {
             SimSide::Client => &mut self.client,
@@ -167,7 +157,6 @@ impl WorldState {
         }
         mine.closed = true;
         let waker = mine.waker.take();
-        there.answer_seen_by(side);
         let swallowed = there.blackholed;
         let other = there.endpoint(side.other());
         // The close must not overtake bytes that are under way.
@@ -218,22 +207,18 @@ impl WorldState {
             }
             Packet::Bytes { slot, conn, side, data } => match self.daemon_network.conns.get_mut(&conn) {
                 Some(there) if !there.blackholed => {
-                    there.answer_seen_by(side);
                     there.endpoint(side).receive_if_open(slot, |end| end.inbox.extend(data))
                 }
                 _ => WakeTarget::Nothing,
             },
             Packet::Closed { slot, conn, side, over } => match self.daemon_network.conns.get_mut(&conn) {
-                Some(there) => {
-                    there.answer_seen_by(side);
-                    there.endpoint(side).receive_if_open(slot, |end| {
-                        // As in TCP, a reset discards what was received and not yet read.
-                        if over == SimConnectionEnd::Reset {
-                            end.inbox.clear();
-                        }
-                        end.ended = end.ended.or(Some(over));
-                    })
-                }
+                Some(there) => there.endpoint(side).receive_if_open(slot, |end| {
+                    // As in TCP, a reset discards what was received and not yet read.
+                    if over == SimConnectionEnd::Reset {
+                        end.inbox.clear();
+                    }
+                    end.ended = end.ended.or(Some(over));
+                }),
                 None => WakeTarget::Nothing,
             },
             Packet::Duplicate { data } => {
@@ -297,27 +282,6 @@ impl WorldState {
             Some(over) => ReadOutcome::Ended(over),
             None => ReadOutcome::Pending { _before: end.waker.replace(waker.clone()) },
         }
-    }
-
-    /// Whether the daemon acquires or renews for a client that no longer waits for it: the request came late, or twice.
-    pub(super) fn is_unawaited(&self, request: &StoreRequest) -> bool {
-        let awaits = |verb, token: &Token| {
-            let mut hosts = self.hosts.iter().enumerate();
-            let process = hosts.find(|(slot, host)| host.process_name(*slot) == token.holder());
-            // What the daemon keeps, it renews on its own account.
-            process.is_none_or(|(slot, host)| {
-                let mut conns = self.daemon_network.conns.values();
-                host.is_daemon || conns.any(|conn| conn.awaited == Some(verb) && conn.client.slot == slot)
-            })
-        };
-        let awaited = match request {
-            StoreRequest::Acquire(acquire) => awaits(StoreVerb::Acquire, &acquire.token),
-            StoreRequest::Renew(batch) => {
-                batch.iter().all(|renewal| awaits(StoreVerb::Renew, &renewal.token))
-            }
-            StoreRequest::Release(_) => true,
-        };
-        self.plan.daemon.is_some() && !awaited
     }
 
     /// Whether the connection was reset for this side.

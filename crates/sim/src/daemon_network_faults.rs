@@ -7,7 +7,6 @@
 use std::io;
 
 use leasehold_core::Token;
-use leasehold_drill::history::StoreVerb;
 
 use super::daemon_network::{
     ConnectReply, MAX_PACKET_DELAY, MAX_TRAVEL_TIME, Packet, SimConnectionEnd, SimSide,
@@ -59,21 +58,16 @@ impl WorldState {
 
     /// Whether a client's request with this token arrived at the daemon twice, so that this may be what the copy led to.
     pub(super) fn is_token_repeated(&self, token: &Token) -> bool {
-        self.daemon_network.repeated.iter().any(|data| contains(data, token.expose().as_bytes()))
+        let token = token.expose().as_bytes();
+        let mut repeated = self.daemon_network.repeated.iter();
+        repeated.any(|data| data.windows(token.len()).any(|part| part == token))
     }
 
     /// One side sends a message.
     pub(super) fn transmit(&mut self, conn: u64, side: SimSide, data: &[u8]) {
-        let Some(there) = self.daemon_network.conns.get_mut(&conn) else {
+        let Some(there) = self.daemon_network.conns.get(&conn) else {
             return;
         };
-        if side == SimSide::Client {
-            there.awaited = match (contains(data, b"/acquire HTTP/"), contains(data, b"/renew HTTP/")) {
-                (true, _) => Some(StoreVerb::Acquire),
-                (_, true) => Some(StoreVerb::Renew),
-                _ => None,
-            };
-        }
         let daemon = self.hosts.get(there.daemon.slot);
         if side == SimSide::Client && daemon.is_some_and(|host| host.alive && host.life != there.life) {
             // The next daemon's system does not know the connection and answers with a reset.
@@ -236,10 +230,6 @@ impl WorldState {
         let packet = Packet::Closed { slot, conn, side, over };
         self.schedule_after(by, SimEvent::Packet(packet));
     }
-}
-
-fn contains(data: &[u8], part: &[u8]) -> bool {
-    data.windows(part.len()).any(|bytes| bytes == part)
 }
 
 enum PartitionEffect {

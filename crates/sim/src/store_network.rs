@@ -183,8 +183,7 @@ impl WorldState {
                     }
                     _ => {}
                 }
-                let stale =
-                    again || to.as_ref().is_none_or(oneshot::Sender::is_closed) || self.is_unawaited(&verb);
+                let stale = again || to.as_ref().is_none_or(oneshot::Sender::is_closed);
                 self.record_executions(&verb, &reply, &before, (slot, life, sent, stale));
                 self.observe_leases(Some(&verb));
                 if let Some(token) = woken {

@@ -2,8 +2,9 @@
 //!
 //! *Released* and *already lost* mean that no lease of this hold is left. *Already lost* also means that
 //! no release of this hold was executed. *Debt* and *kept* say by when the lease is over. Requests that
-//! arrive after their sender gave up on them can extend it; such leases are not judged. Nor is *already
-//! lost* if the release reached a daemon twice: the copy's response says *released*, and nobody reads it.
+//! arrive after their sender gave up on them, or reach a daemon twice, can extend it; such leases are not
+//! judged. Nor is *already lost* if the release reached a daemon twice: the copy's response says
+//! *released*, and nobody reads it.
 //!
 //! An acquire that may have been granted and is not undone leaves a lease, which I6 and L3 find.
 
@@ -66,7 +67,7 @@ fn ended_by_itself(case: &HistoryIndex<'_>, attempt: &Attempt<'_>, fence: Fence,
 fn outlives(case: &HistoryIndex<'_>, attempt: &Attempt<'_>, fence: Fence, until: u64) -> Option<String> {
     let of_lease = case.lease_executions.get(&(attempt.name, fence))?;
     case.count_work(of_lease.len());
-    if of_lease.iter().any(|(_, executed)| executed.stale) {
+    if of_lease.iter().any(|(_, executed)| executed.stale || executed.repeated) {
         return None;
     }
     // What a request set, not what it found: a store whose clock was stepped back keeps every lease longer.

@@ -163,17 +163,20 @@ fn i7_lost_by_its_own_release() {
 
 #[test]
 fn i7_a_lease_outlives_what_its_caller_was_told() {
-    for (outcome, stale, broken) in [
-        (RecordedRelease::Kept, false, &["I7"][..]),
-        (RecordedRelease::Debt, false, &["I7"]),
-        (RecordedRelease::Kept, true, &[]),
-        (RecordedRelease::Skipped, false, &[]),
+    for (outcome, (stale, repeated), broken) in [
+        (RecordedRelease::Kept, (false, false), &["I7"][..]),
+        (RecordedRelease::Debt, (false, false), &["I7"]),
+        (RecordedRelease::Kept, (true, false), &[]),
+        (RecordedRelease::Kept, (false, true), &[]),
+        (RecordedRelease::Skipped, (false, false), &[]),
     ] {
         let mut script = held();
         answered(&mut script, 100, outcome, Some(1020));
         script.assert_broken(&[]);
         let leases = (Some((7, 1003)), Some((7, 1200)));
-        executed_with(&mut script, 200, StoreVerb::Renew, true, leases, |executed| executed.stale = stale);
+        executed_with(&mut script, 200, StoreVerb::Renew, true, leases, |executed| {
+            (executed.stale, executed.repeated) = (stale, repeated);
+        });
         script.assert_broken(broken);
     }
 }
