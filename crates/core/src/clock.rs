@@ -192,6 +192,7 @@ mod tests {
         assert_eq!(Moment::FAR + Duration::from_secs(1), Moment::FAR);
         assert_eq!(Moment::ZERO - Duration::from_secs(1), Moment::ZERO);
         assert_eq!(Moment::ZERO.since(Moment::FAR), Duration::ZERO);
+        assert_eq!(format!("{:?} {:?}", Moment::from_nanos(1_500_000_000), Moment::FAR), "1.5s far");
     }
 
     #[test]

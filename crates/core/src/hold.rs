@@ -292,7 +292,7 @@ impl fmt::Debug for Hold {
         f.debug_struct("Hold")
             .field("name", &self.name)
             .field("class", &self.class)
-            .field("standing", &self.status())
+            .field("status", &self.status())
             .field("fence", &self.shared.fence())
             .finish_non_exhaustive()
     }

@@ -42,7 +42,7 @@ impl WakeListener {
 impl fmt::Debug for WakeListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key is part of the token and therefore a secret.
-        f.debug_struct("Listener").finish_non_exhaustive()
+        f.debug_struct("WakeListener").finish_non_exhaustive()
     }
 }
 
@@ -110,7 +110,7 @@ impl WakeRegistry {
 impl fmt::Debug for WakeRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The keys are parts of tokens and therefore secrets.
-        f.debug_struct("Wakers").field("listening", &self.len()).finish()
+        f.debug_struct("WakeRegistry").field("listening", &self.len()).finish()
     }
 }
 

@@ -38,6 +38,7 @@ mod resume;
 mod secrets;
 mod shadow;
 mod shutdown;
+mod testbed;
 mod thread_races;
 mod values;
 mod waiting;

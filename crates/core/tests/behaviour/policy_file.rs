@@ -188,6 +188,10 @@ fn unknown_key_errors_suggest_the_nearest_key() {
             "[class.scheduler]\n\"renew.every\" = \"20s\"",
             "p.toml:2: class.scheduler.renew.every is not allowed",
         ),
+        (
+            "[class.scheduler.aquire]",
+            "p.toml:1: class.scheduler.aquire is not allowed: this key is unknown: did you mean `acquire`?",
+        ),
     ] {
         let message = only_problem(text);
         assert!(message.contains(expected), "{text}\n  said:     {message}\n  expected: {expected}");
@@ -223,6 +227,17 @@ fn classes_are_refused_with_the_reason() {
     }
     let circle = problems("[class.a]\ninherits = \"b\"\n[class.b]\ninherits = \"a\"", "p.toml");
     assert!(circle[0].to_string().contains("a -> b -> a"), "{circle:?}");
+}
+
+#[test]
+fn a_chain_of_classes_is_bounded() {
+    let chain = |length: u32| -> String {
+        let link = |at| format!("[class.c{at:02}]\ninherits = \"c{:02}\"\n", at + 1);
+        (0..length).map(link).chain([format!("[class.c{length:02}]\nttl = \"1m\"\n")]).collect()
+    };
+    assert_eq!(problems(&chain(16), "p.toml"), []);
+    let found = problems(&chain(17), "p.toml");
+    assert!(found[0].to_string().contains("at most 16 classes may inherit"), "{found:?}");
 }
 
 #[test]

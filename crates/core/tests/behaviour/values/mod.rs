@@ -10,5 +10,6 @@ mod holder;
 mod name;
 mod name_set;
 mod redact;
+mod text;
 mod token;
 mod ttl;
