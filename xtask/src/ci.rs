@@ -111,7 +111,7 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         Ok(())
     });
     steps.run("mutants of the change to core: at most 40, chosen by the commit", || {
-        let survived = mutants::run("diff", None, Some(MAX_MUTANTS))?.survived;
+        let survived = mutants::run("diff", None, Some((MAX_MUTANTS, "HEAD")))?.survived;
         ensure!(survived == 0, "{survived} mutants survived");
         Ok(())
     });

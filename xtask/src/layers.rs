@@ -54,6 +54,9 @@ pub(crate) enum Layer {
         /// Try at most so many of core's, chosen by the commit's hash, as the gate does
         #[arg(long)]
         sample: Option<u32>,
+        /// Choose them by this commit's hash: tries a sample again after what survived in it has got tests
+        #[arg(long, requires = "sample")]
+        chosen_by: Option<String>,
     },
     /// Every test, so many times; one that fails once is flaky
     Reruns { runs: u64 },
@@ -131,7 +134,9 @@ fn recorded(layer: &Layer) -> anyhow::Result<bool> {
         Layer::Faults { drills } => run.faults(*drills),
         Layer::Soak { duration, store } => run.soak(duration, store),
         Layer::Bugs => run.bugs(),
-        Layer::Mutants { part, since, sample } => run.mutants(part, since.as_deref(), *sample),
+        Layer::Mutants { part, since, sample, chosen_by } => {
+            run.mutants(part, since.as_deref(), *sample, chosen_by.as_deref())
+        }
         Layer::Reruns { runs } => run.reruns(*runs),
         Layer::Ci | Layer::Release | Layer::Show | Layer::Page | Layer::Check => {
             bail!("this is not recorded")
@@ -347,11 +352,18 @@ impl Run {
         self.record(Kind::Bugs, "caught by every layer", "scripts/seeded-bugs --all --write", figures)
     }
 
-    fn mutants(&self, part: &str, since: Option<&str>, sample: Option<u32>) -> anyhow::Result<bool> {
+    fn mutants(
+        &self,
+        part: &str,
+        since: Option<&str>,
+        sample: Option<u32>,
+        chosen_by: Option<&str>,
+    ) -> anyhow::Result<bool> {
         let count = sample.map(usize::try_from).transpose()?;
+        let chosen = count.map(|count| (count, chosen_by.unwrap_or("HEAD")));
         let (outcome, script) = match part {
             "redis" | "sqlite" => (store_mutants::run_store(part)?, "store-mutants"),
-            _ => (mutants::run(part, since, count)?, "mutants"),
+            _ => (mutants::run(part, since, chosen)?, "mutants"),
         };
         let mut command = format!("scripts/{script} {part}");
         if let Some(since) = since {
@@ -360,6 +372,9 @@ impl Run {
         }
         if let Some(sample) = sample {
             command.push_str(&format!(" --sample {sample}"));
+        }
+        if let Some(commit) = chosen_by {
+            command.push_str(&format!(" --chosen-by {commit}"));
         }
         let figures = Figures {
             count: Some(outcome.caught + outcome.timed_out),

@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// Try at most so many mutants, chosen by the commit's hash
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
+    /// Choose the sample by this commit's hash: tries a sample again after what survived in it has got tests
+    #[arg(long, value_name = "COMMIT", requires = "sample")]
+    chosen_by: Option<String>,
     /// List the mutants and try none
     #[arg(long)]
     list: bool,
@@ -67,20 +70,21 @@ impl Outcome {
 
 pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
     let count = args.sample.map(usize::try_from).transpose()?;
+    let sample = count.map(|count| (count, args.chosen_by.as_deref().unwrap_or("HEAD")));
     if args.list {
         let scratch = Scratch::new("mutants-list")?;
-        for name in Selection::new(&args.part, args.since.as_deref(), count, &scratch)?.names {
+        for name in Selection::new(&args.part, args.since.as_deref(), sample, &scratch)?.names {
             println!("{name}");
         }
         return Ok(true);
     }
-    Ok(run(&args.part, args.since.as_deref(), count)?.survived == 0)
+    Ok(run(&args.part, args.since.as_deref(), sample)?.survived == 0)
 }
 
-/// Tries the mutants of a part, or so many of them.
-pub(crate) fn run(part: &str, since: Option<&str>, count: Option<usize>) -> anyhow::Result<Outcome> {
+/// Tries the mutants of a part, or a sample: at most so many of them, chosen by the hash of a commit.
+pub(crate) fn run(part: &str, since: Option<&str>, sample: Option<(usize, &str)>) -> anyhow::Result<Outcome> {
     let scratch = Scratch::new("mutants-list")?;
-    let selection = Selection::new(part, since, count, &scratch)?;
+    let selection = Selection::new(part, since, sample, &scratch)?;
     let outcome = if selection.names.is_empty() { Outcome::default() } else { try_mutants(&selection)? };
     println!("{}", outcome.line());
     Ok(outcome)
@@ -95,18 +99,23 @@ struct Selection {
 }
 
 impl Selection {
-    /// All mutants of the part, or at most `count` of them, chosen by the commit's hash. Files of the selection are put into `scratch`.
-    fn new(part: &str, since: Option<&str>, count: Option<usize>, scratch: &Scratch) -> anyhow::Result<Self> {
+    /// All mutants of the part, or a sample. Files of the selection are put into `scratch`.
+    fn new(
+        part: &str,
+        since: Option<&str>,
+        sample: Option<(usize, &str)>,
+        scratch: &Scratch,
+    ) -> anyhow::Result<Self> {
         let Some(mut arguments) = part_arguments(part, since, scratch)? else {
             return Ok(Self::default());
         };
         need(&["cargo-mutants"])?;
         let names = list(&arguments)?;
-        let Some(count) = count.filter(|count| *count < names.len()) else {
+        let Some((count, chosen_by)) = sample.filter(|(count, _)| *count < names.len()) else {
             return Ok(Self { names, arguments });
         };
         // A shard, and not `--re` with the names: cargo-mutants does not apply `--re` to every kind of mutant.
-        let commit = process::git(&["rev-parse", "HEAD"])?;
+        let commit = process::git(&["rev-parse", chosen_by])?;
         let shards = names.len().div_ceil(count);
         let shard = format!("{}/{shards}", choice(&commit, shards as u64));
         arguments.extend(["--sharding", "round-robin", "--shard", &shard].map(str::to_owned));

@@ -294,6 +294,7 @@ mod tests {
         let at = |millis| Moment::ZERO + ms(millis);
         let lease = |until| Deadline::of_lease(at(until));
         let mut client = HeartbeatDeadline::new(ms(1_000), OnFailure::Fence, ms(5_000));
+        assert_eq!(client.heartbeat(), ms(1_000));
         assert_eq!(client.extend(&lease(9_000), at(100)), ms(1_000));
         assert_eq!(client.remaining(&lease(9_000), at(300)), ms(800));
         // The lease ends first. The earlier promise stays, but is not repeated.

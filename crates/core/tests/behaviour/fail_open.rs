@@ -31,6 +31,23 @@ async fn an_acquire_error_increments_the_fallback_counter_once() {
     assert_eq!((a.event_count("acquired"), a.event_count("unavailable")), (0, 0));
 }
 
+/// A grant that came too late to be used is an error of the store, so a fail-open class works on without a lease.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_arrives_too_late_falls_back() {
+    const SHORT_TTL_POLICY: &str = r#"
+[class.short]
+ttl = "1s"
+acquire = { timeout = "5s", wait = "0s", on_error = "fail-open" }
+renew = { every = "200ms", timeout = "100ms", on_failure = "continue" }
+"#;
+    let fixture = Fixture::new();
+    let a = fixture.client_with("a", SHORT_TTL_POLICY);
+    fixture.faults.acquire().delay_reply(ms(980));
+    let hold = a.hold("short", "job:1").await;
+    assert_eq!(hold.exclusivity(), Exclusivity::LocalOnly);
+    assert_eq!((a.event_count("too_late"), a.event_count("fell_back")), (1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn contention_never_falls_back() {
     let fixture = Fixture::new();

@@ -4,7 +4,7 @@
 //! no release of this hold was executed. *Debt* and *kept* say by when the lease is over. Requests that
 //! arrive after their sender gave up on them, or reach a daemon twice, can extend it; such leases are not
 //! judged. Nor is *already lost* if the release reached a daemon twice: the copy's response says
-//! *released*, and nobody reads it.
+//! *released*, and its sender never reads it.
 //!
 //! An acquire that may have been granted and is not undone leaves a lease, which I6 and L3 find.
 
