@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -217,6 +218,17 @@ impl Server {
             plane: None,
         };
         Ok(UnboundServer { config, locks, setup: desk })
+    }
+}
+
+impl Server {
+    /// [`run`](Self::run) as a boxed future, so that the code of the connections is generated and optimized with this
+    /// crate and not with each program that runs a daemon.
+    pub fn run_boxed(
+        self,
+        stop: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.run(stop))
     }
 }
 

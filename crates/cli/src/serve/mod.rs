@@ -77,7 +77,7 @@ impl DaemonSetup {
             let trace = Trace::from_env()?;
             let (server, replica) = self.bind(&trace).await?;
             ready(&server.url());
-            let run = server.run(async move {
+            let run = server.run_boxed(Box::pin(async move {
                 first.next().await;
                 print_message("stopping; a second signal ends it at once");
                 // Drained before the daemon: the replica works under the daemon's locks, and its workers
@@ -87,7 +87,7 @@ impl DaemonSetup {
                 {
                     print_message("not everything was done in time: the next replica takes it over");
                 }
-            });
+            }));
             let run = async {
                 run.await;
                 trace.finish().await;
