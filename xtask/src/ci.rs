@@ -173,7 +173,12 @@ fn features_alone() -> anyhow::Result<()> {
 }
 
 fn packages() -> anyhow::Result<()> {
-    let ended = capture_all(&mut words(&format!("cargo package --locked --allow-dirty {PUBLISHED}")))?;
+    // Cargo unpacks the packages into its home by the path of this folder and the version, and uses again what it finds there:
+    // in the same folder the next commit would be built against the packages of this one.
+    let commit = process::git(&["rev-parse", "HEAD"])?;
+    let scratch = Scratch::new(&format!("package-{commit}"))?;
+    let mut package = words(&format!("cargo package --locked --allow-dirty {PUBLISHED}"));
+    let ended = capture_all(package.arg("--target-dir").arg(scratch.path()))?;
     ensure!(ended.success(), "exit code {}:\n{}", ended.code, ended.tail(60));
     Ok(())
 }
