@@ -70,12 +70,26 @@ impl SqlitePlane {
     pub fn with_clock(path: impl AsRef<Path>, clock: SharedClock) -> Result<Self, StoreError> {
         let path = path.as_ref().to_path_buf();
         leasehold_sqlite::create_database_file(&path)?;
-        let mut db = Connection::open(&path).map_err(store_error)?;
+        let mut tries = 0;
+        let (db, disk) = loop {
+            match Self::connect(&path) {
+                // Where SQLite fears a deadlock, it returns "busy" without calling the busy handler: while
+                // the journal mode changes, and while the last user closes the file.
+                Err(error) if is_busy(&error) && busy_handler(tries) => tries += 1,
+                opened => break opened?,
+            }
+        };
+        Ok(Self::from_parts(path, clock, db, disk))
+    }
+
+    /// One attempt to open the file. Another process may do the same meanwhile.
+    fn connect(path: &Path) -> Result<(Connection, LogSync), StoreError> {
+        let mut db = Connection::open(path).map_err(store_error)?;
         db.busy_handler(Some(busy_handler)).map_err(store_error)?;
         db.set_prepared_statement_cache_capacity(64);
         schema::ensure_tables(&mut db)?;
         let disk = LogSync::for_connection(&db)?;
-        Ok(Self::from_parts(path, clock, db, disk))
+        Ok((db, disk))
     }
 
     fn from_parts(path: PathBuf, clock: SharedClock, db: Connection, disk: LogSync) -> Self {
@@ -129,6 +143,12 @@ fn busy_handler(tries: i32) -> bool {
     std::thread::sleep(pause);
     // The sum of the sleeps: 3.2 ms each after the first sixteen.
     tries < i32::try_from(BUSY_TIMEOUT.as_millis() * 10 / 32).unwrap_or(i32::MAX)
+}
+
+fn is_busy(error: &StoreError) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<rusqlite::Error>())
+        .is_some_and(|error| error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy))
 }
 
 // Inside a transaction nothing has taken effect yet, so the error is always definite.
@@ -324,6 +344,26 @@ mod tests {
         assert_eq!(waited(), 0, "mail that was lost comes again");
         store.read(DocumentKind::Job, "a").await.unwrap();
         assert_eq!(waited(), 0, "looking");
+    }
+
+    #[test]
+    fn several_processes_may_create_the_file_at_once() {
+        for round in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("plane.db");
+            let start = std::sync::Barrier::new(4);
+            // Each connection has its own locks on the file, like a process of its own.
+            std::thread::scope(|threads| {
+                for _ in 0..4 {
+                    threads.spawn(|| {
+                        start.wait();
+                        if let Err(error) = SqlitePlane::open(&path) {
+                            panic!("round {round}: {error}");
+                        }
+                    });
+                }
+            });
+        }
     }
 
     #[test]
