@@ -141,19 +141,51 @@ test('a lock is looked at and broken from the keyboard, with a reason', async ()
 test('the page comes back by itself when the daemon does', async () => {
   const other = await Stage.open();
   try {
-    await other.daemon();
+    // With a tokens file: a daemon without one has a new token at each start.
+    const token = await other.run('token', 'new', 'me', '--grant', 'admin:*', '--file', 'tokens.toml');
+    await other.serve(['--tokens', 'tokens.toml']);
     const port = new URL(other.url).port;
-    const page = await open(chrome, other.url);
+    const page = await open(chrome, other.url, { token });
     await page.goto(other.url);
     await page.locator('[data-standing="live"]').waitFor();
     other.server.kill('SIGKILL');
     await other.server.ended;
     await page.locator('[data-standing="away"]').waitFor();
-    await other.address(other.leasehold('dev', '--listen', `127.0.0.1:${port}`));
-    await other.must('POST', '/v1/locks/back/acquire', { holder: 'me', ttl_ms: 60_000 });
+    await other.address(other.leasehold('serve', '--tokens', 'tokens.toml', '--listen', `127.0.0.1:${port}`));
+    await other.must('POST', '/v1/locks/back/acquire', { holder: 'me', ttl_ms: 60_000 }, token);
     await page.locator('[data-standing="live"]').waitFor();
     await page.locator('[data-lock="back"]').waitFor();
     await page.context().close();
+  } finally {
+    await other.close();
+  }
+});
+
+test('the printed link opens the dashboard once, and leasehold dashboard prints another', async () => {
+  const other = await Stage.open();
+  try {
+    const url = await other.daemon();
+    const link = await until('the link', () => /http:\/\/[^ \n]*#code=[0-9a-f]+/.exec(other.server.out)?.[0]);
+    const stranger = await open(chrome, url, { token: '' });
+    await stranger.goto(url);
+    await stranger.getByLabel('API token').waitFor();
+    const opened = async (address) => {
+      const page = await open(chrome, url, { token: '' });
+      await page.goto(address);
+      return page;
+    };
+    const page = await opened(link);
+    await page.locator('[data-standing="live"]').waitFor();
+    const kept = await page.evaluate(() => ({ session: sessionStorage.getItem('leasehold-token'), local: JSON.stringify({ ...localStorage }), cookies: document.cookie, page: document.documentElement.outerHTML, address: location.href }));
+    assert.equal(kept.session, other.token);
+    for (const where of ['local', 'cookies', 'page', 'address']) assert.ok(!kept[where].includes(other.token) && !kept[where].includes('code='), where);
+    const again = await opened(link);
+    await again.getByText('was used before').waitFor();
+    // Pasted into the tab that is open already.
+    await again.goto(await other.run('--store', url, 'dashboard'));
+    await again.locator('[data-standing="live"]').waitFor();
+    for (const one of [page, again]) assert.deepEqual(one.faults, []);
+    for (const one of [stranger, page, again]) await one.context().close();
   } finally {
     await other.close();
   }

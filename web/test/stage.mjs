@@ -1,7 +1,7 @@
 // What the browser tests stand on: a real daemon on a free port, real commands, a real Chromium. Everything started here is ended here,
 // by its process id. Tests wait for conditions; LIMIT is only how long a broken one takes to be called broken.
 import { spawn } from 'node:child_process';
-import { mkdtemp, rm, mkdir } from 'node:fs/promises';
+import { mkdtemp, rm, mkdir, readFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,6 +28,9 @@ export async function until(what, look, limit = LIMIT) {
     await new Promise((resume) => setTimeout(resume, 50));
   }
 }
+
+/** The owner tokens of the daemons that were started here, by their address. */
+const ownerTokens = new Map();
 
 export class Stage {
   static async open() {
@@ -86,10 +89,18 @@ export class Stage {
       if (child.exitCode !== null) throw new Error(child.err);
       return /(http:\/\/127\.0\.0\.1:\d+)/.exec(child.out + child.err)?.[1];
     });
+    this.token = await this.ownerToken();
+    if (this.token) ownerTokens.set(this.url, this.token);
     return this.url;
   }
 
-  async ask(method, path, body, token) {
+  /** The token of a daemon without a tokens file; the daemon wrote it before it told its address. */
+  async ownerToken() {
+    const file = this.path('state', 'leasehold', 'tokens', new URL(this.url).host);
+    return readFile(file, 'utf8').then((text) => text.trim(), () => undefined);
+  }
+
+  async ask(method, path, body, token = this.token) {
     const headers = { 'content-type': 'application/json', ...(token ? { authorization: `Bearer ${token}` } : {}) };
     const response = await fetch(this.url + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
     const text = await response.text();
@@ -140,7 +151,7 @@ export async function browser() {
 }
 
 /** A page that notices everything it should not do: foreign requests, refused scripts or styles, errors. */
-export async function open(chrome, url, { dark = false, width = 1280, height = 900, axe = false, token = '' } = {}) {
+export async function open(chrome, url, { dark = false, width = 1280, height = 900, axe = false, token = ownerTokens.get(url) ?? '' } = {}) {
   const context = await chrome.newContext({ colorScheme: dark ? 'dark' : 'light', viewport: { width, height } });
   if (axe) await context.addInitScript({ content: AXE });
   if (token) await context.addInitScript(`sessionStorage.setItem('leasehold-token', ${JSON.stringify(token)})`);

@@ -140,6 +140,8 @@ test('every view as curl and as CLI: what is shown there works', async () => {
     await page.goto(`${stage.url}/#/${view}`);
     await page.locator('main h1').waitFor();
     await page.locator('main > details.as').evaluate((details) => (details.open = true));
+    // The page knows whose daemon it is once /v1/me has answered.
+    await page.getByLabel('as curl').filter({ hasText: '.header' }).waitFor();
     const curl = await page.getByLabel('as curl').innerText();
     const asked = stage.start('sh', ['-c', `${curl.replace('curl -s', 'curl -sf')} | head -c 1`]);
     assert.equal(await asked.ended, 0, `${view}: ${curl}: ${asked.err}`);

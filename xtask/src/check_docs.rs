@@ -9,7 +9,10 @@ use crate::ledger::Ledger;
 use crate::page;
 
 /// Pages that name tests.
-const PAGES: [&str; 2] = ["docs/traps.md", "docs/hazards.md"];
+const PAGES: [&str; 3] = ["docs/traps.md", "docs/hazards.md", "docs/security-review.md"];
+
+/// What the name of a test begins with that a page names; a number of two digits follows.
+const PREFIXES: [&str; 3] = ["trap_", "finding_", "r"];
 
 pub(crate) fn main() -> anyhow::Result<bool> {
     let mut named = Vec::new();
@@ -30,15 +33,13 @@ pub(crate) fn main() -> anyhow::Result<bool> {
     Ok(complete)
 }
 
-/// Names such as `trap_07_x` and `r01_y` between back-ticks.
+/// Names such as `trap_07_x`, `finding_15_z` and `r01_y` between back-ticks.
 fn named_tests(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2).filter(|word| is_test_name(word))
 }
 
 fn is_test_name(word: &str) -> bool {
-    let Some(rest) = word.strip_prefix("trap_").or_else(|| word.strip_prefix('r')) else {
-        return false;
-    };
+    let Some(rest) = PREFIXES.iter().find_map(|prefix| word.strip_prefix(prefix)) else { return false };
     let mut bytes = rest.bytes();
     let numbered =
         bytes.by_ref().take(2).filter(u8::is_ascii_digit).count() == 2 && bytes.next() == Some(b'_');
@@ -70,5 +71,8 @@ mod tests {
     fn names_of_tests_are_told_from_other_code() {
         let text = "see `trap_11_grows` and `r13_one_renewal`, not trap_12_x or `trap_1_x`, `r13`, `renew_now`, `trap_11_`";
         assert_eq!(named_tests(text).collect::<Vec<_>>(), ["trap_11_grows", "r13_one_renewal"]);
+        let text =
+            "`finding_15_the_log_is_bounded`, not `finding_5_x`, `finding_15_`, finding_15_y or `finding_15`";
+        assert_eq!(named_tests(text).collect::<Vec<_>>(), ["finding_15_the_log_is_bounded"]);
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 
 use crate::process::{self, Ended, Scratch, capture_all, command, run, words};
 use crate::sample::fault_seed;
-use crate::{faults, mutants, public_api, seeded_bugs};
+use crate::{advisories, faults, mutants, public_api, seeded_bugs};
 
 const FAULT_DRILLS: u64 = 300;
 const FUZZ_TARGETS: [&str; 8] = [
@@ -62,6 +62,10 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         println!("{}", ended.last_line());
         Ok(())
     });
+    steps.run("dependencies: known vulnerabilities", || {
+        ensure!(advisories::main()?, "a dependency has a known vulnerability");
+        Ok(())
+    });
     steps.run("lock file of the fuzz targets", fuzz_lock);
     steps.run("alerting rules", || {
         run(&mut words("promtool check rules ops/prometheus/alerts.yml ops/prometheus/recording.yml"))?;
@@ -85,6 +89,11 @@ pub(crate) fn main() -> anyhow::Result<bool> {
     });
 
     steps.run("fuzzing: 8 targets for 30 s each, two at a time", fuzz_targets);
+
+    steps.run("hostile clients: a tenth of the load on a daemon", || {
+        let drill = ["--store", "", "drill", "hostile-clients", "--scale", "0.1"];
+        finish(&capture_all(command(&leasehold).args(drill))?, "renewals: ")
+    });
 
     let seed = fault_seed(&commit, FAULT_DRILLS);
     let soak = std::thread::scope(|scope| {

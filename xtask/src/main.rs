@@ -2,6 +2,7 @@
 //!
 //! `scripts/NAME` calls `cargo xtask NAME`. Every command works on the root of the workspace, wherever it is called.
 
+mod advisories;
 mod check_docs;
 mod check_features;
 mod ci;
@@ -50,6 +51,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Check that the tests named in the docs exist and that docs/proof/README.md matches the ledger
     CheckDocs,
+    /// Look for known vulnerabilities of crates and npm packages, and say so if that cannot be done
+    Advisories,
     /// Check that the release binary contains no simulator, no model and no test double
     CheckFeatures,
     /// Compare the public API of the libraries with crates/*/public-api.txt
@@ -90,6 +93,7 @@ fn run(task: Task) -> anyhow::Result<bool> {
         Task::StoreMutants(args) => store_mutants::main(&args),
         Task::Fuzz(args) => fuzz::main(&args),
         Task::CheckDocs => check_docs::main(),
+        Task::Advisories => advisories::main(),
         Task::CheckFeatures => check_features::main(),
         Task::PublicApi(args) => public_api::main(&args),
         Task::Simulate { arguments } => simulate::main(&arguments, &caller_dir),

@@ -17,7 +17,7 @@ use leasehold::{Holder, Name};
 use leasehold_core::acquire::{AcquireDriver, AcquireOutcome, DriverIo, NoHooks, ReleaseDriver};
 use leasehold_core::deadline::deadline;
 use leasehold_core::rng::OsRandom;
-use leasehold_core::{Deadline, RequestOptions, Token, types};
+use leasehold_core::{Deadline, RequestOptions, Token, shell, types};
 use serde_json::json;
 
 use crate::args::path;
@@ -104,6 +104,8 @@ pub(crate) fn main(settings: &Settings, args: &AcquireArgs) -> anyhow::Result<bo
     let token = Token::fresh(&holder, &class.name, &OsRandom);
     let request =
         AcquireRequest::new(&name, token.clone(), class.ttl).with_lock_delay(class.release.lock_delay);
+    // Before the token file is written: no lease can come of it.
+    request.check_visible()?;
     let mut token_file = TokenFile {
         store: session.url.expose(),
         name,
@@ -239,9 +241,9 @@ fn print_grant(
         // `--token-file -` prints the token file's text, whatever `-o` says.
         (None, _) => writeln!(text, "{}", token_file.to_text()?)?,
         (Some(file), AcquireOutput::Env) => {
-            writeln!(text, "export LEASEHOLD_NAME={}", shell_quote(token_file.name.as_str()))?;
+            writeln!(text, "export LEASEHOLD_NAME={}", shell::quote(token_file.name.as_str()))?;
             writeln!(text, "export LEASEHOLD_FENCE={}", grant.fence)?;
-            writeln!(text, "export {TOKEN_FILE_VARIABLE}={}", shell_quote(&file.display().to_string()))?;
+            writeln!(text, "export {TOKEN_FILE_VARIABLE}={}", shell::quote(&file.display().to_string()))?;
         }
         (Some(file), AcquireOutput::Json) => {
             let all = json!({
@@ -257,15 +259,10 @@ fn print_grant(
         }
         (Some(_), AcquireOutput::Fence) => writeln!(text, "{}", grant.fence)?,
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::script_stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
-}
-
-/// Quotes a text for a shell: lock names may contain characters that are special to it.
-fn shell_quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 fn unavailable_error(name: &Name, class: &Class, session: &StoreSession, why: &str) -> anyhow::Error {
@@ -281,20 +278,4 @@ fn unavailable_error(name: &Name, class: &Class, session: &StoreSession, why: &s
         class.name,
         human(class.acquire.retry_after)
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shell_reads_back_what_was_quoted() {
-        for text in ["job:42", "a'b", "$(reboot)", "`x`;\"y\"\\", "''"] {
-            let read = std::process::Command::new("/bin/sh")
-                .args(["-c", &format!("printf %s {}", shell_quote(text))])
-                .output()
-                .unwrap();
-            assert_eq!(String::from_utf8(read.stdout).unwrap(), text);
-        }
-    }
 }

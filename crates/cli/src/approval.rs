@@ -9,18 +9,19 @@ use crate::config::Settings;
 use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
 use crate::plane::client::Decision;
-use crate::plane::print::{age_text, print_list};
+use crate::plane::print::{age_text, print_line, print_list};
 
 /// Arguments of `leasehold approval`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 decided, 1 refused (the code says why: already_approved, already_rejected, stale_snapshot, terminal,
-not_actionable, approval_retryable_lock), 2 error.
+not_actionable, self_approval, approval_retryable_lock), 2 error.
 
 Examples:
   leasehold approval list
-  leasehold approval approve JOB --by ann --reason 'checked with finance' --snapshot 0a1b2c3d4e5f6071
-  leasehold approval repair JOB --by ann --reason 'wrong region' --payload '{\"region\": \"eu\"}'")]
+  leasehold approval list -o name                  each as JOB@SNAPSHOT
+  leasehold approval approve JOB@0a1b2c3d4e5f6071 --by ann --reason 'checked with finance'
+  leasehold approval repair JOB@0a1b2c3d4e5f6071 --by ann --reason 'wrong region' --payload '{\"region\": \"eu\"}'")]
 pub(crate) struct ApprovalArgs {
     #[command(flatten)]
     plane: PlaneStoreArg,
@@ -55,7 +56,8 @@ enum ApprovalCommand {
 
 #[derive(Debug, Args)]
 struct DecideArgs {
-    /// The job's id
+    /// The job and the snapshot that was looked at, as `list -o name` prints them
+    #[arg(value_name = "JOB@SNAPSHOT")]
     id: String,
     /// The name of the person who decides
     #[arg(long, env = "USER")]
@@ -63,17 +65,39 @@ struct DecideArgs {
     /// The reason for the decision
     #[arg(long)]
     reason: String,
-    /// Only if the job is as it was looked at; `list` shows the snapshot
+    /// The snapshot that was looked at, if it is not part of the first argument
     #[arg(long)]
     snapshot: Option<String>,
 }
 
+impl DecideArgs {
+    /// The job's id and the request.
+    fn into_request(self) -> anyhow::Result<(String, DecisionRequest)> {
+        let Self { id, by, reason, snapshot } = self;
+        let (id, snapshot) = match (snapshot, id.rsplit_once('@')) {
+            (Some(snapshot), _) => (id, snapshot),
+            // At the last one: an id may contain `@`, a snapshot does not.
+            (None, Some((id, snapshot))) => (id.to_owned(), snapshot.to_owned()),
+            (None, None) => anyhow::bail!(
+                "a decision names the snapshot that was looked at, and {id:?} has none\n\
+                 write JOB@SNAPSHOT, as `leasehold approval list -o name` prints it, or add --snapshot"
+            ),
+        };
+        Ok((id, DecisionRequest { by, reason, snapshot }))
+    }
+}
+
 pub(crate) fn main(settings: &Settings, args: ApprovalArgs) -> anyhow::Result<bool> {
     let plane = &args.plane;
-    let (decision, DecideArgs { id, by, reason, snapshot }) = match args.command {
+    let (decision, decide) = match args.command {
         ApprovalCommand::List { limit, output } => {
             return plane.run(settings, async |plane| {
                 let jobs = plane.approvals(limit).await?;
+                if output == ListFormat::Name {
+                    // With the snapshot, because a decision must name the one that was looked at.
+                    jobs.iter().try_for_each(|job| print_line(&format!("{}@{}", job.id, job.snapshot)))?;
+                    return Ok(true);
+                }
                 print_list("approvals", &jobs, output, &["ID", "SNAPSHOT", "SINCE", "ABOUT"], approval_row)?;
                 Ok(true)
             });
@@ -86,8 +110,9 @@ pub(crate) fn main(settings: &Settings, args: ApprovalArgs) -> anyhow::Result<bo
             (Decision::Repair(payload), decide)
         }
     };
+    let (id, request) = decide.into_request()?;
     plane.run(settings, async |plane| {
-        let job = plane.decide(&id, &decision, &DecisionRequest { by, reason, snapshot }).await?;
+        let job = plane.decide(&id, &decision, &request).await?;
         print_message(&format!("{} is {}, its snapshot is {}", job.id, job.state, job.snapshot));
         Ok(true)
     })

@@ -70,7 +70,8 @@ pub(crate) struct GlobalArgs {
 }
 
 const DEFAULT_STORE_HELP: &str = "\
-Without it, what `store` says in ./leasehold.toml, the user's or the system's configuration; without that, \
+Without it, what `store` says in ./leasehold.toml (if you trust it, see `leasehold config trust`), the user's or the \
+system's configuration; without that, \
 $XDG_STATE_HOME/leasehold/leasehold.db or ~/.local/state/leasehold/leasehold.db, a SQLite file that all your \
 processes on this host share. See `leasehold config show --origin`.";
 
@@ -145,6 +146,8 @@ pub(crate) enum Command {
     Serve(crate::serve::ServeArgs),
     /// Try Leasehold out: the daemon on a local file, and what to type next
     Dev(crate::dev::DevArgs),
+    /// Print a link that opens the dashboard of a running daemon
+    Dashboard(crate::dashboard::DashboardArgs),
     /// Make API tokens for the daemon
     Token(crate::serve::TokenArgs),
     /// Check a daemon's audit log

@@ -1,10 +1,11 @@
 //! The local audit log: one JSON line per action, in a file that only its owner can read.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use leasehold_core::atomic_file::append_private;
 use serde_json::Value;
 
 use crate::timestamp;
@@ -21,7 +22,7 @@ pub(crate) fn record(path: &Path, mut entry: Value) -> anyhow::Result<()> {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         // One write in append mode: records of several processes do not mix.
-        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        let mut file = append_private(path)?;
         file.write_all(format!("{entry}\n").as_bytes())?;
         file.sync_data()
     };

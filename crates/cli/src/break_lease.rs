@@ -22,7 +22,7 @@ use crate::args::ReportFormat;
 use crate::changes::{ChangeKind, LeaseTracker};
 use crate::config::Settings;
 use crate::lease::{millis, short_duration};
-use crate::message::print_message;
+use crate::message::{print_message, show_command};
 use crate::session::StoreSession;
 use crate::{audit, complete, daemon};
 
@@ -165,7 +165,10 @@ pub(crate) fn main(settings: &Settings, args: &BreakArgs) -> anyhow::Result<bool
     };
     audit::record(&audit_file, entry(outcome))?;
     let response = response.with_context(|| {
-        format!("cannot say whether the lease of {name} was broken: look with `leasehold show {name}` before trying again")
+        format!(
+            "cannot say whether the lease of {name} was broken: look with `{}` before trying again",
+            show_command(name.as_str())
+        )
     })?;
     let outcome =
         if response == ReleaseResponse::Released { BreakOutcome::Broken } else { BreakOutcome::Changed };
@@ -324,7 +327,7 @@ fn print_outcome(
             "reason": args.reason,
             "watched_ms": millis(watched),
         });
-        writeln!(std::io::stdout().lock(), "{all:#}")?;
+        writeln!(crate::output::stdout(), "{all:#}")?;
     }
     let holder = lease.map_or("", |lease| lease.holder.as_str());
     match outcome {
@@ -335,7 +338,8 @@ fn print_outcome(
         }
         BreakOutcome::Free => print_message(&format!("{name} is free: there is nothing to break")),
         BreakOutcome::Changed => print_message(&format!(
-            "{name} has another grant than the one that was to be broken: look again with `leasehold show {name}`"
+            "{name} has another grant than the one that was to be broken: look again with `{}`",
+            show_command(name)
         )),
         BreakOutcome::Alive => print_message(&format!(
             "{name} was not broken: {holder} is alive and renewed it within {}\n\

@@ -1,7 +1,8 @@
 //! `leasehold completions`, and the answers to a shell that completes a command line.
 //!
 //! Verbs and options come from the clap definition. Lock names come from the store and classes from the
-//! policies at that moment. A slow store is skipped, and completion never creates anything.
+//! policies at that moment. A slow store is skipped, and completion never creates anything. It does not read the
+//! folder's `leasehold.toml`, and it skips a store whose URL names a secret.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -59,7 +60,7 @@ pub(crate) fn answer_shell() {
 pub(crate) fn main(args: &CompletionsArgs) -> anyhow::Result<bool> {
     let name = match args.shell {
         Shell::Bash => {
-            std::io::Write::write_all(&mut std::io::stdout().lock(), BASH_SCRIPT.as_bytes())?;
+            std::io::Write::write_all(&mut crate::output::script_stdout(), BASH_SCRIPT.as_bytes())?;
             return Ok(true);
         }
         Shell::Elvish => "elvish",
@@ -72,7 +73,7 @@ pub(crate) fn main(args: &CompletionsArgs) -> anyhow::Result<bool> {
     // By name and not by path: the script stays valid when the binary moves.
     let mut script = Vec::new();
     shell.write_registration(COMPLETE_VARIABLE, "leasehold", "leasehold", "leasehold", &mut script)?;
-    std::io::Write::write_all(&mut std::io::stdout().lock(), &script)?;
+    std::io::Write::write_all(&mut crate::output::script_stdout(), &script)?;
     Ok(true)
 }
 
@@ -97,7 +98,12 @@ pub(crate) fn classes(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn held_leases(prefix: &str) -> anyhow::Result<Vec<Lease>> {
-    let url = typed_settings()?.store_url()?;
+    let settings = typed_settings()?;
+    // A TAB must not send a password or token: the user has not asked for a connection yet.
+    if names_secret(&settings.store.value) {
+        return Ok(Vec::new());
+    }
+    let url = settings.store_url()?;
     // Opening a store that does not exist would create it.
     if url.exists() == Some(false) {
         return Ok(Vec::new());
@@ -108,6 +114,11 @@ fn held_leases(prefix: &str) -> anyhow::Result<Vec<Lease>> {
         call_within(store.list(prefix, MAX_COMPLETIONS, COMPLETION_TIMEOUT), COMPLETION_TIMEOUT).await
     })?;
     Ok(listing.leases)
+}
+
+/// Whether the URL names a file that opening the store would read. Percent-encoding could hide the key.
+fn names_secret(url: &str) -> bool {
+    url.split_once('?').is_some_and(|(_, query)| query.contains("_file") || query.contains('%'))
 }
 
 /// The settings, as far as the incomplete command line has their arguments.
@@ -136,5 +147,5 @@ fn typed_settings() -> anyhow::Result<Settings> {
             None => break,
         };
     }
-    Settings::load(&place)
+    Settings::load_for_completion(&place)
 }

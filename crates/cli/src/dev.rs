@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
+use leasehold_core::shell::quote;
 use leasehold_plane::Settings as PlaneSettings;
 use leasehold_server::Config;
 
@@ -13,6 +14,9 @@ use crate::serve::{DEFAULT_LISTEN_ADDRESS, DaemonSetup, PlaneSetup};
 /// Arguments of `leasehold dev`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+It runs the commands of jobs as you, so only your own user can use it: a token is made at each start, which your
+commands find by themselves; `leasehold dashboard` prints a link for a browser.
+
 Examples:
   leasehold dev
   leasehold dev --listen 127.0.0.1:8000
@@ -21,6 +25,10 @@ pub(crate) struct DevArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value_t = DEFAULT_LISTEN_ADDRESS, env = "LEASEHOLD_LISTEN")]
     listen: std::net::SocketAddr,
+    /// Pass this environment variable to the commands of jobs too, besides PATH, HOME and the like; may be
+    /// repeated
+    #[arg(long, value_name = "NAME")]
+    pass_env: Vec<String>,
     #[command(flatten)]
     plane_store: PlaneStoreArg,
 }
@@ -31,22 +39,29 @@ pub(crate) fn main(settings: &Settings, args: &DevArgs) -> anyhow::Result<bool> 
     let store = url.to_string();
     let plane = PlaneSetup {
         store: args.plane_store.plane_url(&url)?,
-        settings: PlaneSettings::default(),
+        // One person tries everything here: submitting and approving too.
+        settings: PlaneSettings { allow_self_approval: true, ..PlaneSettings::default() },
         replica: true,
+        pass_env: args.pass_env.clone(),
     };
     let mut config = Config::new(args.listen);
     config.state_dir = Some(Settings::daemon_folder()?);
     let setup = DaemonSetup { url, policies: settings.policy_file(), plane: Some(plane), config };
-    setup.run(|address| {
-        let json = "-H 'content-type: application/json'";
+    setup.run(|ready| {
+        let (address, json) = (ready.url, "-H 'content-type: application/json'");
+        let dashboard = ready.dashboard.unwrap_or_else(|| address.clone());
+        // From a file: every user of the machine can read the arguments of curl.
+        let token = ready.owner_token.map(|files| quote(&format!("@{}", files.header().display())));
+        let token = token.map_or_else(String::new, |file| format!("-H {file} "));
         let text = format!(
-            "Leasehold is at {address}, on {store}. Ctrl-C ends it.\n\n\
+            "Leasehold is at {address}, on {store}. Ctrl-C ends it.\n\
+             The dashboard, for your own user; this link works once: {dashboard}\n\n\
              Three things to try in another terminal:\n  \
              leasehold --store {address} run demo -- sh -c 'echo fence $LEASEHOLD_FENCE; sleep 30'\n  \
-             curl -si {address}/v1/locks/demo/acquire {json} -d '{{\"holder\":\"me\"}}'\n  \
-             curl -s {address}/v1/jobs/commands {json} -d '{{\"work\":{{\"exec\":[\"date\"]}}}}'\n"
+             curl -si {address}/v1/locks/demo/acquire {token}{json} -d '{{\"holder\":\"me\"}}'\n  \
+             curl -s {address}/v1/jobs/commands {token}{json} -d '{{\"work\":{{\"exec\":[\"date\"]}}}}'\n"
         );
         // The daemon serves even if standard output is closed.
-        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        let _ = crate::output::script_stdout().write_all(text.as_bytes());
     })
 }

@@ -167,7 +167,7 @@ pub(crate) fn main(settings: &Settings, args: &WatchArgs) -> anyhow::Result<bool
 }
 
 fn print_event(told: &DaemonEvent, output: LineFormat) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match output {
         LineFormat::Jsonl => {
             let mut line = json!(told);
@@ -178,7 +178,7 @@ fn print_event(told: &DaemonEvent, output: LineFormat) -> anyhow::Result<()> {
         }
         LineFormat::Text => {
             let name = told.name.as_deref().unwrap_or("-");
-            writeln!(out, "{}  {:14}  {name}  {}", told.at, told.event, told.summary())?;
+            out.write_line(&format!("{}  {:14}  {name}  {}", told.at, told.event, told.summary()))?;
         }
     }
     Ok(out.flush()?)

@@ -2,18 +2,21 @@
 
 use std::io::Write;
 
+use anstyle::Style;
 use comfy_table::{Table, presets};
 use leasehold::policy::duration::human;
 use leasehold::store::Lease;
 use serde_json::{Value, json};
 
 use crate::args::ListFormat;
+use crate::message::escape_control;
+use crate::output::{self, Output};
 
 // Raised when a field is removed or changes its meaning. A new field does not raise it.
 const LEASE_SCHEMA: u32 = 1;
 
 pub(crate) fn print_leases(leases: &[Lease], truncated: bool, output: ListFormat) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = output::stdout();
     match output {
         ListFormat::Table | ListFormat::Wide => {
             let wide = output == ListFormat::Wide;
@@ -29,7 +32,10 @@ pub(crate) fn print_leases(leases: &[Lease], truncated: bool, output: ListFormat
         ListFormat::Jsonl => {
             leases.iter().try_for_each(|lease| writeln!(out, "{}", lease_document(lease)))?
         }
-        ListFormat::Name => leases.iter().try_for_each(|lease| writeln!(out, "{}", lease.name))?,
+        // A name has no control characters, and `leasehold break` needs it as it is.
+        ListFormat::Name => {
+            leases.iter().try_for_each(|lease| writeln!(output::script_stdout(), "{}", lease.name))?
+        }
     }
     out.flush()?;
     Ok(())
@@ -43,7 +49,9 @@ pub(crate) fn table_lines<'a>(
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(heads.into_iter().collect::<Vec<_>>());
-    table.add_rows(rows);
+    // Before the layout: an escaped cell is wider, and a line feed in a cell would start a row of its own.
+    let escaped = |row: Vec<String>| row.iter().map(|cell| escape_control(cell)).collect::<Vec<_>>();
+    table.add_rows(rows.into_iter().map(escaped));
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
@@ -52,14 +60,14 @@ pub(crate) fn table_lines<'a>(
 
 /// Writes a table. Only the heading is bold.
 pub(crate) fn write_table<'a>(
-    out: &mut impl Write,
+    out: &mut Output,
     heads: impl IntoIterator<Item = &'a str>,
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> std::io::Result<()> {
-    let bold = anstyle::Style::new().bold();
     for (at, line) in table_lines(heads, rows).iter().enumerate() {
         if at == 0 {
-            writeln!(out, "{bold}{line}{bold:#}")?;
+            out.write_styled(Style::new().bold(), line)?;
+            writeln!(out)?;
         } else {
             writeln!(out, "{line}")?;
         }

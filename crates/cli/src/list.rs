@@ -1,6 +1,6 @@
 //! `leasehold list`: print the leases that are held.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
@@ -46,9 +46,8 @@ pub(crate) fn main(settings: &Settings, args: &ListArgs) -> anyhow::Result<bool>
     let mut limit_reported = false;
     loop {
         let listing = session.list(&args.prefix, limit)?;
-        if args.watch && std::io::stdout().is_terminal() {
-            // Cursor home and clear screen keep the scroll-back, unlike a terminal reset.
-            print!("\x1b[H\x1b[2J");
+        if args.watch && crate::output::is_terminal() {
+            crate::output::stdout().clear_screen()?;
         }
         print_leases(&listing.leases, listing.truncated, args.output)?;
         if listing.truncated && !limit_reported {
@@ -58,8 +57,8 @@ pub(crate) fn main(settings: &Settings, args: &ListArgs) -> anyhow::Result<bool>
         if !args.watch {
             return Ok(true);
         }
-        if !std::io::stdout().is_terminal() && matches!(args.output, ListFormat::Table | ListFormat::Wide) {
-            writeln!(std::io::stdout())?;
+        if !crate::output::is_terminal() && matches!(args.output, ListFormat::Table | ListFormat::Wide) {
+            writeln!(crate::output::stdout())?;
         }
         // `--every 0s` must not turn into a busy loop against the store.
         session.block_on(BootClock.sleep(args.every.max(Duration::from_millis(50))));

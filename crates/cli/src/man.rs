@@ -47,7 +47,7 @@ pub(crate) fn main(args: &ManArgs) -> anyhow::Result<bool> {
         reference::write(&all, folder)?;
         return Ok(true);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::script_stdout();
     if args.markdown {
         out.write_all(reference::cli(&all).as_bytes())?;
         return Ok(true);

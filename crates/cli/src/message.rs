@@ -4,6 +4,9 @@
 
 use std::io::Write;
 
+use leasehold_core::shell;
+use leasehold_core::types::is_invisible;
+
 /// Prints what happened, why, and what to do: at most three lines.
 pub(crate) fn print_message(text: &str) {
     // One write, so that lines of several processes do not mix. A failed write cannot be reported.
@@ -21,23 +24,34 @@ pub fn prefix_lines(text: &str) -> String {
     all
 }
 
-/// Escapes control characters.
+/// Escapes control characters, invisible ones, and those that reverse the text direction.
 ///
-/// Messages repeat file names and text from remote peers. Those must not move the cursor or change
-/// colours of the user's terminal.
+/// Messages and tables repeat text from remote peers. It must not move the cursor or change colours of the user's
+/// terminal. The escapes are those of JSON, so JSON text stays the same document.
 pub fn escape_control(text: &str) -> String {
     let mut all = String::new();
     for letter in text.chars() {
-        // Also invisible characters and those that reverse the text direction.
-        let hidden = matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}');
-        if hidden || letter.is_control() {
-            all.extend(letter.escape_default());
-        } else {
-            all.push(letter);
+        match letter {
+            '\n' => all.push_str("\\n"),
+            '\r' => all.push_str("\\r"),
+            '\t' => all.push_str("\\t"),
+            '\u{2028}' | '\u{2029}' => escape_json(letter, &mut all),
+            _ if letter.is_control() || is_invisible(letter) => escape_json(letter, &mut all),
+            _ => all.push(letter),
         }
     }
     all
+}
+
+fn escape_json(letter: char, all: &mut String) {
+    for unit in letter.encode_utf16(&mut [0; 2]) {
+        all.push_str(&format!("\\u{unit:04x}"));
+    }
+}
+
+/// The command that shows a lock, for people who copy it.
+pub(crate) fn show_command(name: &str) -> String {
+    format!("leasehold show {}", shell::quote_argument(name))
 }
 
 /// An error with its causes, in at most three lines. A cause whose text was already printed is left out.
@@ -74,7 +88,7 @@ mod tests {
     fn no_message_moves_the_cursor() {
         assert_eq!(
             prefix_lines("cannot read \u{1b}[2Jx\u{9b}1m\r\u{7}\nü\u{202e}\tz"),
-            "leasehold: cannot read \\u{1b}[2Jx\\u{9b}1m\\r\\u{7}\nleasehold: ü\\u{202e}\\tz\n"
+            "leasehold: cannot read \\u001b[2Jx\\u009b1m\\r\\u0007\nleasehold: ü\\u202e\\tz\n"
         );
     }
 

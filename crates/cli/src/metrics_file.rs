@@ -2,9 +2,6 @@
 //!
 //! The file is replaced atomically at the start, at most once a second while events arrive, and at the end.
 
-use std::fs::{self, File, Permissions};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use leasehold::clock::{BootClock, Clock, ClockExt, run_until};
 use leasehold::event::{Event, Observer};
+use leasehold_core::atomic_file::{self, FileAccess};
 use leasehold_metrics::Prometheus;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -98,20 +96,8 @@ async fn write_now(path: PathBuf, count: Arc<EventCounter>) -> std::io::Result<(
     spawn_blocking(move || replace_file(&path, &text)).await?
 }
 
-/// Replaces the file atomically.
+/// World-readable: the collector runs as another user, and the file contains no lock names. The collector reads
+/// `*.prom`, so it ignores the temporary file.
 fn replace_file(path: &Path, text: &str) -> std::io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // In the same folder: a rename is atomic only within one file system. The collector reads `*.prom`.
-    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = (|| {
-        // World-readable: the collector runs as another user, and the file contains no lock names.
-        let mut file = File::create(&beside)?;
-        file.set_permissions(Permissions::from_mode(0o644))?;
-        file.write_all(text.as_bytes())?;
-        fs::rename(&beside, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
+    atomic_file::replace(path, FileAccess::WorldReadable, text.as_bytes())
 }

@@ -71,7 +71,7 @@ pub(crate) fn main(settings: &Settings, args: &ReleaseArgs) -> anyhow::Result<bo
     let (name, released) = (&token_file.name, response == ReleaseResponse::Released);
     if args.output == ReportFormat::Json {
         let all = json!({ "schema_version": 1, "name": name.as_str(), "released": released });
-        writeln!(std::io::stdout().lock(), "{all:#}")?;
+        writeln!(crate::output::stdout(), "{all:#}")?;
     }
     if !released && token_file.fence.is_some() {
         print_message(&format!(

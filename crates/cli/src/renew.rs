@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::args::{ReportFormat, path};
 use crate::config::Settings;
 use crate::lease::short_duration;
-use crate::message::print_message;
+use crate::message::{print_message, show_command};
 use crate::session::StoreSession;
 use crate::token_file::{self, TOKEN_FILE_VARIABLE, TokenFile};
 
@@ -97,7 +97,7 @@ pub(crate) fn main(settings: &Settings, args: &RenewArgs) -> anyhow::Result<bool
              a later renewal without --ttl uses the earlier time to live: repeat --ttl, or make the file writable"
         ));
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match args.output {
         ReportFormat::Json => {
             let valid_for = extended.then(|| u64::try_from(valid.as_millis()).unwrap_or(u64::MAX));
@@ -118,7 +118,8 @@ pub(crate) fn main(settings: &Settings, args: &RenewArgs) -> anyhow::Result<bool
     if !extended {
         print_message(&format!(
             "{name} is lost: the lease ran out or was broken, and another client may hold it\n\
-             stop what you do under it; `leasehold show {name}` says who has it now"
+             stop what you do under it; `{}` says who has it now",
+            show_command(name.as_str())
         ));
     }
     Ok(extended)

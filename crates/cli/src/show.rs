@@ -40,7 +40,7 @@ pub(crate) fn main(settings: &Settings, args: &ShowArgs) -> anyhow::Result<bool>
     let found = session.call(session.store.inspect(&name, session.timeout));
     let found = found.with_context(|| format!("cannot look at {name} in {}", session.url))?.into_first();
     let (held, json) = (found.is_some(), matches!(args.output, ListFormat::Json | ListFormat::Jsonl));
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match found {
         Some(lease) if args.output == ListFormat::Json => writeln!(out, "{:#}", lease_document(&lease))?,
         Some(lease) => {

@@ -77,7 +77,7 @@ fn info(settings: &Settings, output: ReportFormat) -> anyhow::Result<bool> {
         .with_context(|| format!("{} cannot say what it promises", session.url))?;
     let took = BootClock.now().since(began);
     let capabilities = session.store.capabilities();
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::output::stdout();
     if output == ReportFormat::Json {
         let all = json!({
             "schema_version": 1,

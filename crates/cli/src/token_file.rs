@@ -3,9 +3,9 @@
 //! The token is the right to renew and release. It is never an argument, because process lists show
 //! arguments. It is printed only on request.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use leasehold::clock::Moment;
 use leasehold::policy::{Class, PolicyBook};
 use leasehold::{Fence, Name, StoreUrl, Ttl};
 use leasehold_core::Token;
+use leasehold_core::atomic_file::{self, FileAccess};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Settings;
@@ -138,8 +139,7 @@ impl TokenFile {
                 .create(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let mut file = match made {
+        let mut file = match atomic_file::create(path, FileAccess::Private) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => bail!(
                 "the token file {} is there already and may be a held lock's only token\n\
@@ -157,13 +157,8 @@ impl TokenFile {
 
     /// Replaces the file atomically.
     pub(crate) fn replace(&self, path: &Path) -> anyhow::Result<()> {
-        let mut fresh = path.as_os_str().to_owned();
-        fresh.push(".new");
-        let fresh = PathBuf::from(fresh);
-        // A leftover of an acquire that was killed between create and rename; no command reads it.
-        let _ = fs::remove_file(&fresh);
-        self.create(&fresh)?;
-        fs::rename(&fresh, path).with_context(|| format!("cannot write the token file {}", path.display()))
+        atomic_file::replace_durably(path, FileAccess::Private, self.to_text()?.as_bytes())
+            .with_context(|| format!("cannot write the token file {}", path.display()))
     }
 }
 

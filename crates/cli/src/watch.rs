@@ -170,7 +170,7 @@ fn list_leases(session: &StoreSession, prefixes: &[String]) -> anyhow::Result<Ve
 
 fn print_change(change: &Change, output: LineFormat) -> std::io::Result<()> {
     let (lease, at) = (&change.lease, timestamp::now());
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match output {
         LineFormat::Jsonl => {
             let line = json!({
@@ -195,7 +195,7 @@ fn print_change(change: &Change, output: LineFormat) -> std::io::Result<()> {
                 ChangeKind::Waiters => format!("held by {}, {waiters} waiting", lease.holder),
                 _ => format!("held by {}, fence {fence}, {left} left", lease.holder),
             };
-            writeln!(out, "{at}  {:8}  {}  {what}", change.kind.as_str(), lease.name)?;
+            out.write_line(&format!("{at}  {:8}  {}  {what}", change.kind.as_str(), lease.name))?;
         }
     }
     // Standard output is buffered when it is a pipe; readers want each line at once.

@@ -69,6 +69,7 @@ macro_rules! for_cases {
             }
             names {
                 hostile_names_do_not_collide [];
+                invisible_characters_are_refused_at_acquire [];
                 random_names_do_not_collide [];
             }
             waiting {

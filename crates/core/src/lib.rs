@@ -56,6 +56,7 @@
 pub mod acquire;
 pub mod adapter;
 mod admin;
+pub mod atomic_file;
 // The next one, `gate` and `life` are public for simulators and their tests only: they may change in any release.
 #[doc(hidden)]
 pub mod breaker;
@@ -76,9 +77,11 @@ pub mod memory;
 pub mod observe;
 pub mod policy;
 mod policy_task;
+pub mod private_file;
 pub mod request;
 mod resume;
 pub mod rng;
+pub mod shell;
 mod shutdown;
 pub mod store;
 mod store_call;

@@ -1,9 +1,10 @@
 //! What the stores share when they read their options from a URL: errors, suggestions and files
 //! with secrets.
 
-use std::os::unix::fs::PermissionsExt;
+use std::net::IpAddr;
 use std::path::Path;
 
+use crate::private_file::is_private;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The error of an option that cannot be used. `why` says what to write instead.
@@ -25,19 +26,23 @@ pub fn unknown_key(key: &str, known: &[&str]) -> StoreError {
     misconfigured(format!("the URL's {key}= is not known; did you mean {near}=?"))
 }
 
-/// Refuses a file with a secret that every user of the machine can read.
+/// Whether the host is this machine by its loopback interface, so that what is sent there does not
+/// travel.
+#[must_use]
+pub fn is_loopback_host(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Refuses a file with a secret that other users of the machine can read.
 ///
 /// # Errors
 /// The file is not private, or is not there.
 pub fn check_private(key: &str, path: &Path) -> Result<(), StoreError> {
-    let meta = std::fs::metadata(path).map_err(|error| unreadable_file(key, path, &error))?;
-    if meta.permissions().mode() & 0o004 != 0 {
-        return Err(misconfigured(format!(
-            "{key} {} can be read by everyone; run chmod 600 on it",
-            path.display()
-        )));
+    if is_private(path).map_err(|error| unreadable_file(key, path, &error))? {
+        return Ok(());
     }
-    Ok(())
+    Err(misconfigured(format!("{key} {} can be read by others; run chmod 600 on it", path.display())))
 }
 
 /// Reads the first line of a file that must be private.
@@ -48,4 +53,19 @@ pub fn read_secret(key: &str, path: &Path) -> Result<String, StoreError> {
     check_private(key, path)?;
     let text = std::fs::read_to_string(path).map_err(|error| unreadable_file(key, path, &error))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback_host;
+
+    #[test]
+    fn only_this_host_needs_no_tls() {
+        for host in ["127.0.0.1", "::1", "localhost", "127.9.9.9"] {
+            assert!(is_loopback_host(host), "{host}");
+        }
+        for host in ["10.0.0.1", "db.example", "localhost.evil.example", "0.0.0.0", ""] {
+            assert!(!is_loopback_host(host), "{host}");
+        }
+    }
 }

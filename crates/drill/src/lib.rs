@@ -14,6 +14,7 @@
 //! | `scenario` | the named drills, each one fault with the promises that apply to it, and the verdict | `drills` |
 //! | `chaos` | random faults chosen by seed: short drills in batches, and soaks of hours | `drills` |
 //! | `plane` | the drill of the control plane: replicas under load, killed, stopped and restarted | `drills` |
+//! | `hostile` | the drill of hostile clients: floods, silent connections and slow readers against a daemon | `drills` |
 //! | `report` | verdicts as a terminal table, JSON and one HTML page with a timeline | `drills` |
 //!
 //! Data flows one way: `scenario` and `chaos` drive `fleet` (workers, store, `proxy`), workers
@@ -28,6 +29,8 @@ pub mod chaos;
 #[cfg(feature = "drills")]
 pub mod fleet;
 pub mod history;
+#[cfg(feature = "drills")]
+pub mod hostile;
 pub mod invariant;
 pub mod oracle;
 #[cfg(feature = "drills")]

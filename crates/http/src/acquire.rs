@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use leasehold_core::Holder;
+use leasehold_core::policy::check_name;
 use leasehold_core::store::{AcquireRequest, AcquireResponse, BusyLease, Grant, StoreError};
 
 use crate::connection::Connections;
@@ -40,8 +42,10 @@ pub(crate) async fn acquire(
 }
 
 fn busy(problem: crate::wire::Problem) -> BusyLease {
-    BusyLease::new(problem.holder.unwrap_or_default())
-        .with_class(problem.class)
+    // The answer is clear without them, so a text that is no holder or class is left out.
+    let holder = problem.holder.filter(|holder| Holder::new(holder).is_ok());
+    BusyLease::new(holder.unwrap_or_default())
+        .with_class(problem.class.filter(|class| check_name(class).is_ok()))
         .with_fence(problem.fence)
         .with_remaining(problem.remaining_ms.map(Duration::from_millis))
         .with_queued(problem.queued.unwrap_or(false))

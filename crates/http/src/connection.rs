@@ -1,7 +1,8 @@
 //! Connections to the daemon: a pool with one request at a time on each connection.
 //!
-//! No request is sent twice. A request that was never sent, because the daemon had closed the idle
-//! connection, goes out on a new one. A request that may have reached the daemon is *unknown* if no
+//! No request is sent twice, unless the daemon refused it and the token in its file is a new one. A
+//! request that was never sent, because the daemon had closed the idle connection, goes out on a new
+//! one. A request that may have reached the daemon is *unknown* if no
 //! response comes. A machine that vanishes leaves dead connections that look alive. So a request
 //! without a response also drops all connections that have been silent since it was sent. Otherwise
 //! the next request could fail on another dead one.
@@ -27,6 +28,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
+use crate::credentials::{Credentials, Generation};
 use crate::environment::{Environment, Stream};
 use crate::error;
 use crate::options::HttpOptions;
@@ -39,7 +41,11 @@ const MAX_IDLE_CONNECTIONS: usize = 64;
 // Room for a listing of ten thousand locks, and a bound for a faulty peer.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
-pub(crate) type RequestSender = SendRequest<Full<Bytes>>;
+/// A connection that can carry a request.
+pub(crate) struct RequestSender {
+    pub(crate) http: SendRequest<Full<Bytes>>,
+    generation: Generation,
+}
 
 /// A response of the daemon, read to its end.
 pub(crate) struct HttpResponse {
@@ -86,6 +92,7 @@ pub(crate) struct Connections {
     pub(crate) options: HttpOptions,
     pub(crate) environment: Environment,
     host: HeaderValue,
+    credentials: Credentials,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     idle: Mutex<Vec<(Moment, RequestSender)>>,
 }
@@ -99,6 +106,7 @@ impl Connections {
         options.token()?;
         Ok(Self {
             tls: crate::tls::connector(&options)?,
+            credentials: Credentials::new(&options, parts.connector.is_none()),
             host,
             options,
             environment: parts,
@@ -128,12 +136,22 @@ impl Connections {
         kind: &'static str,
         body: Bytes,
     ) -> Result<HttpResponse, StoreError> {
-        let typed = !body.is_empty();
-        let mut request = self.request(method, path, body)?;
-        if typed {
-            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        let prepare = || {
+            let mut request = self.request(method.clone(), path, body.clone())?;
+            if !body.is_empty() {
+                request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            }
+            Ok(request)
+        };
+        let request = prepare()?;
+        let sent = request.headers().get(AUTHORIZATION).cloned();
+        let answer = self.send(request).await?;
+        // The daemon was started again, or the token was rotated, between reading the token and the
+        // request. A refused request has not taken effect, so it can be sent again.
+        if answer.status == 401 && self.credentials.has_changed(sent.as_ref(), &self.options) {
+            return self.send(prepare()?).await;
         }
-        self.send(request).await
+        Ok(answer)
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<HttpResponse, StoreError> {
@@ -150,7 +168,7 @@ impl Connections {
 
     async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<HttpResponse, StoreError> {
         while let Some(mut sender) = self.take_idle() {
-            match sender.try_send_request(request).await {
+            match sender.http.try_send_request(request).await {
                 Ok(response) => return self.read(sender, response).await,
                 Err(mut failed) => match failed.take_message() {
                     // Never sent: the daemon had closed the connection. Retrying is safe.
@@ -160,7 +178,7 @@ impl Connections {
             }
         }
         let mut sender = self.connect().await?;
-        match sender.try_send_request(request).await {
+        match sender.http.try_send_request(request).await {
             Ok(response) => self.read(sender, response).await,
             Err(mut failed) => Err(match failed.take_message() {
                 // The message came back unsent, so the request is definitely not done.
@@ -184,11 +202,7 @@ impl Connections {
             .uri(format!("{}{path}", self.options.path))
             .header(HOST, self.host.clone())
             .header(ACCEPT, "application/json");
-        if let Some(token) = self.options.token()? {
-            let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value = value.map_err(|_| misconfigured("the API token cannot be sent in a header"))?;
-            // Keeps the token out of debug output of the headers.
-            value.set_sensitive(true);
+        if let Some(value) = self.credentials.header(&self.options)? {
             request = request.header(AUTHORIZATION, value);
         }
         request
@@ -225,10 +239,13 @@ impl Connections {
     fn take_idle(&self) -> Option<RequestSender> {
         let now = self.environment.clock.now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(since, sender)| now.since(*since) < MAX_IDLE_TIME && !sender.is_closed());
+        let generation = self.credentials.generation();
+        idle.retain(|(since, sender)| {
+            now.since(*since) < MAX_IDLE_TIME && !sender.http.is_closed() && sender.generation == generation
+        });
         // A connection is ready once its last response was read to the end and its task has noticed
         // that.
-        let at = idle.iter().rposition(|(_, sender)| sender.is_ready())?;
+        let at = idle.iter().rposition(|(_, sender)| sender.http.is_ready())?;
         Some(idle.remove(at).1)
     }
 
@@ -243,17 +260,20 @@ impl Connections {
             )
         };
         let refused = |err: std::io::Error| unreachable("cannot connect to", &err);
-        let (host, port) = (options.host.as_str(), options.port);
-        match &self.environment.connector {
+        // Read before connecting: the connection must not be younger than its generation.
+        let generation = self.credentials.generation();
+        let (host, port) = (self.credentials.host_to_dial(options), options.port);
+        let http = match &self.environment.connector {
             None => {
-                let stream = crate::tcp::connect(host, port).await.map_err(refused)?;
-                self.tls_handshake(stream, unreachable).await
+                let stream = crate::tcp::connect(&host, port).await.map_err(refused)?;
+                self.tls_handshake(stream, unreachable).await?
             }
             Some(dial) => {
-                let stream: Pin<Box<dyn Stream>> = dial.connect(host, port).await.map_err(refused)?;
-                self.tls_handshake(stream, unreachable).await
+                let stream: Pin<Box<dyn Stream>> = dial.connect(&host, port).await.map_err(refused)?;
+                self.tls_handshake(stream, unreachable).await?
             }
-        }
+        };
+        Ok(RequestSender { http, generation })
     }
 
     /// Performs the TLS handshake, if the URL is `https`.
@@ -261,7 +281,7 @@ impl Connections {
         &self,
         stream: S,
         unreachable: impl Fn(&str, &dyn fmt::Display) -> StoreError,
-    ) -> Result<RequestSender, StoreError>
+    ) -> Result<SendRequest<Full<Bytes>>, StoreError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -277,7 +297,7 @@ impl Connections {
         }
     }
 
-    async fn http_handshake<T>(&self, io: T) -> Result<RequestSender, StoreError>
+    async fn http_handshake<T>(&self, io: T) -> Result<SendRequest<Full<Bytes>>, StoreError>
     where
         T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {

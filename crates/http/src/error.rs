@@ -22,6 +22,8 @@ const NOT_DONE: &[(ErrorCode, StoreErrorKind)] = &[
     (ErrorCode::WrongHost, StoreErrorKind::Misconfigured),
     (ErrorCode::Invalid, StoreErrorKind::Misconfigured),
     (ErrorCode::RateLimited, StoreErrorKind::Overloaded),
+    (ErrorCode::QuotaReached, StoreErrorKind::Overloaded),
+    (ErrorCode::TooManyBodies, StoreErrorKind::Overloaded),
     (ErrorCode::TooManyWaiters, StoreErrorKind::Overloaded),
     (ErrorCode::Unsupported, StoreErrorKind::Unsupported),
     (ErrorCode::Overloaded, StoreErrorKind::Overloaded),

@@ -59,7 +59,7 @@ impl DaemonClient {
         // one.
         let mut sender = connections.connect().await?;
         // Following changes nothing, so its failures are never *unknown*.
-        let response = sender.send_request(request).await.map_err(|err| {
+        let response = sender.http.send_request(request).await.map_err(|err| {
             StoreError::not_done(StoreErrorKind::Unreachable, "the connection ended before the answer")
                 .with_source(err)
         })?;

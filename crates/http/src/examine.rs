@@ -3,11 +3,11 @@
 //! Problems of the daemon's own store are best examined where the daemon runs; only its promise is
 //! checked here.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, run_until};
 use leasehold_core::store::{Examination, Finding, PromiseReport, StoreError, StoreErrorKind};
+use leasehold_core::url_options::is_loopback_host;
 
 use crate::connection::Connections;
 use crate::environment::Environment;
@@ -25,7 +25,7 @@ const ROUND_TRIP_SAMPLES: usize = 5;
 pub async fn examine(options: &HttpOptions, within: Duration) -> Result<Examination, StoreError> {
     let mut out = Examination::default();
     out.add_fact("daemon", options.describe());
-    if !options.tls && !is_loopback(&options.host) {
+    if !options.tls && !is_loopback_host(&options.host) {
         out.add_finding(Finding::breaks(
             "http.plain",
             format!(
@@ -48,7 +48,7 @@ pub async fn examine(options: &HttpOptions, within: Duration) -> Result<Examinat
                 out.add_finding(Finding::breaks(
                     "http.access",
                     format!("the daemon refuses us: {}", failure.message()),
-                    "name the API token's file with ?token_file=, and give its role the namespace",
+                    "name the API token's file with ?token_file=, and give its grants the namespace",
                 ));
                 return Ok(out);
             }
@@ -72,26 +72,4 @@ pub async fn examine(options: &HttpOptions, within: Duration) -> Result<Examinat
     out.promised = promised;
     out.sort_findings();
     Ok(out)
-}
-
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_loopback;
-
-    #[test]
-    fn only_this_host_needs_no_tls() {
-        assert!(
-            is_loopback("127.0.0.1")
-                && is_loopback("::1")
-                && is_loopback("localhost")
-                && is_loopback("127.9.9.9")
-        );
-        assert!(
-            !is_loopback("10.0.0.1") && !is_loopback("db.example") && !is_loopback("localhost.evil.example")
-        );
-    }
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::Name;
+use leasehold_core::policy::check_name;
 use leasehold_core::store::{Lease, LeaseList, StoreError};
+use leasehold_core::{Holder, Name};
 
 use crate::connection::{Connections, HttpResponse};
 use crate::error;
@@ -44,8 +45,14 @@ pub(crate) fn read_document<T: serde::de::DeserializeOwned>(
 }
 
 fn lease(view: LockView) -> Result<Lease, StoreError> {
-    let name = Name::new(&view.name).map_err(|_| error::malformed_response("a look at locks"))?;
-    Ok(Lease::new(name, view.holder.unwrap_or_default())
+    let malformed = || error::malformed_response("a look at locks");
+    let name = Name::new(&view.name).map_err(|_| malformed())?;
+    // As in a token: an arbitrary text could carry escape sequences to the terminal of an operator.
+    let holder = Holder::new(&view.holder.unwrap_or_default()).map_err(|_| malformed())?;
+    if view.class.as_deref().is_some_and(|class| check_name(class).is_err()) {
+        return Err(malformed());
+    }
+    Ok(Lease::new(name, holder.as_str())
         .with_class(view.class)
         .with_fence(view.fence)
         .with_remaining(view.remaining_ms.map(Duration::from_millis))

@@ -11,7 +11,8 @@
 //!   `inspect`, `promise`, and `wake` for hints over a long poll.
 //! - `backend` opens the store by URL, for the registry.
 //! - `daemon` and `events` are the operator's client: everything beyond the store trait.
-//! - `connection`, `tcp`, `tls`, `options` and `environment` make and reuse connections.
+//! - `connection`, `tcp`, `tls`, `options` and `environment` make and reuse connections; `credentials` and
+//!   `owner_token` find the API token.
 //! - `error` is the closed table of responses that mean *definitely not done*; `examine` is for
 //!   `leasehold doctor`.
 //! - [`wire`] (`leasehold-wire`) has the JSON types and error codes that client and daemon share.
@@ -32,6 +33,7 @@
 mod acquire;
 mod backend;
 mod connection;
+mod credentials;
 mod daemon;
 mod environment;
 mod error;
@@ -39,6 +41,7 @@ mod events;
 mod examine;
 mod inspect;
 mod options;
+mod owner_token;
 mod promise;
 mod release;
 mod renew;
@@ -55,6 +58,7 @@ pub use environment::{Connector, Environment, Stream};
 pub use events::{EventStream, ServerEvent};
 pub use examine::examine;
 pub use options::HttpOptions;
+pub use owner_token::owner_token_path;
 pub use store::HttpStore;
 
 // Runs the README's code as a test.

@@ -4,17 +4,19 @@
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `token_file` | a file with the API token, not readable by every user; read for each request |
+//! | `token_file` | a file with the API token, readable by its owner only; read for each request |
 //! | `ca_file` | PEM certificates to trust instead of the public ones (`https` only) |
 //! | `cert_file`, `key_file` | PEM client certificate and key, if the daemon asks (`https` only) |
 //!
-//! A token inside the URL is refused: URLs end up in process lists, logs and shell histories.
+//! A token inside the URL is refused: URLs end up in process lists, logs and shell histories. A token
+//! is never sent without TLS, except to a loopback host. For a loopback host without `token_file` the
+//! client finds the owner token of this user's daemon by itself.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use leasehold_core::store::StoreError;
-use leasehold_core::url_options::{misconfigured, read_secret, unknown_key};
+use leasehold_core::url_options::{is_loopback_host, misconfigured, read_secret, unknown_key};
 use url::Url;
 
 /// The known query keys, to suggest one when a key is misspelt.
@@ -71,6 +73,13 @@ impl HttpOptions {
         if options.cert_file.is_some() != options.key_file.is_some() {
             return Err(misconfigured("cert_file= and key_file= need each other; write both"));
         }
+        if options.token_file.is_some() && !tls && !is_loopback_host(&options.host) {
+            return Err(misconfigured(format!(
+                "the API token would travel unencrypted to {}; write https:// (serve with --tls-cert and --tls-key, or put \
+                 a TLS proxy in front), or reach the daemon through a tunnel on 127.0.0.1",
+                options.host
+            )));
+        }
         Ok(options)
     }
 
@@ -121,8 +130,7 @@ impl HttpOptions {
         };
         let text = read_secret("token_file", path)?;
         let line = text.trim();
-        // Other bytes cannot be sent in a header.
-        if line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !looks_like_a_token(line) {
             return Err(misconfigured(format!(
                 "token_file {} has no token in its first line; write lk_… as `leasehold token new` printed it",
                 path.display()
@@ -130,6 +138,13 @@ impl HttpOptions {
         }
         Ok(Some(line.to_owned()))
     }
+}
+
+/// Whether a text has the form of an API token. Anything else in a `token_file` is another secret,
+/// named by mistake or by a hostile configuration, and must not be sent.
+pub(crate) fn looks_like_a_token(text: &str) -> bool {
+    let body = text.strip_prefix("lk_");
+    body.is_some_and(|body| !body.is_empty() && body.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
 impl fmt::Debug for HttpOptions {
@@ -164,6 +179,47 @@ mod tests {
         {
             let message = parse_error(url);
             assert!(message.contains("token_file") && !message.contains("hunter2"), "{message}");
+        }
+    }
+
+    #[test]
+    fn finding_27_a_token_never_travels_unencrypted() {
+        for url in [
+            "http://h?token_file=/t",
+            "http://10.0.0.1:7420?token_file=/t",
+            "http://localhost.h?token_file=/t",
+        ] {
+            let message = parse_error(url);
+            assert!(message.contains("unencrypted") && message.contains("https://"), "{message}");
+        }
+        for url in [
+            "https://h?token_file=/t",
+            "http://h",
+            "http://127.0.0.1:7420?token_file=/t",
+            "http://[::1]:7420?token_file=/t",
+            "http://localhost?token_file=/t",
+        ] {
+            let _ = HttpOptions::parse(url).unwrap();
+        }
+    }
+
+    #[test]
+    fn finding_27_a_token_file_holds_a_token_and_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let token = |text: &str, mode: u32| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            HttpOptions::parse(&format!("http://127.0.0.1?token_file={}", path.display())).unwrap().token()
+        };
+        assert_eq!(token("lk_ci_00ff\n", 0o600).unwrap().as_deref(), Some("lk_ci_00ff"));
+        for other in ["", "hvs.SECRET", "-----BEGIN KEY-----", "lk_", "lk_a b", "xlk_ci_00"] {
+            let message = token(other, 0o600).unwrap_err().to_string();
+            assert!(message.contains("lk_…") && !message.contains("SECRET"), "{message}");
+        }
+        for mode in [0o640, 0o604, 0o620] {
+            let message = token("lk_ci_00ff", mode).unwrap_err().to_string();
+            assert!(message.contains("chmod 600"), "{mode:o}: {message}");
         }
     }
 

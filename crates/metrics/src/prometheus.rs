@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{PoisonError, RwLock};
 
 use leasehold_core::event::{Event, EventKind, Observer};
-use leasehold_core::observe::{LocalOnlyHolds, METRICS, MetricKind, Namespaces, event_metrics};
+use leasehold_core::observe::{LabelValues, LocalOnlyHolds, METRICS, MetricKind, event_metrics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -28,7 +28,8 @@ pub struct Prometheus {
     /// Metrics registered by the program with [`register_extra`](Self::register_extra), with their
     /// own labels.
     extra: HashMap<&'static str, MetricFamily>,
-    namespaces: Namespaces,
+    classes: LabelValues,
+    namespaces: LabelValues,
     local: LocalOnlyHolds,
     /// The classes and namespaces whose series have been created at zero.
     started: RwLock<HashMap<String, HashSet<String>>>,
@@ -65,7 +66,8 @@ impl Prometheus {
             registry,
             metrics: numbers,
             extra: HashMap::new(),
-            namespaces: Namespaces::default(),
+            classes: LabelValues::default(),
+            namespaces: LabelValues::default(),
             local: LocalOnlyHolds::default(),
             started: RwLock::default(),
         }
@@ -234,9 +236,10 @@ fn register_family(
 
 impl Observer for Prometheus {
     fn on_event(&self, event: &Event) {
-        let namespace = self.namespaces.label_for(event);
-        self.start_at_zero(&event.class, &namespace);
-        let labels = vec![("class", event.class.to_string()), ("namespace", namespace)];
+        let class = self.classes.label_for(&event.class);
+        let namespace = self.namespaces.label_for(event.namespace());
+        self.start_at_zero(class, namespace);
+        let labels = vec![("class", class.to_owned()), ("namespace", namespace.to_owned())];
         event_metrics(&event.what, |name, value, by| self.add_to_metric(&labels, name, value, by));
         let by = self.local.gauge_delta(event);
         if by != 0.0 {

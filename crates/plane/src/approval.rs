@@ -3,13 +3,13 @@
 //! A decision takes the same lock as the scheduler, `job:<id>`, so the two never write at once. Each
 //! refusal has a code of its own, because each one needs a different reaction from the person or the UI.
 
-use leasehold_core::Hold;
+use leasehold_core::{Hold, InvalidInput};
 use leasehold_wire::ErrorCode;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::PlaneError;
-use crate::job::{Job, job_lock_name};
+use crate::job::{Job, check_payload, job_lock_name};
 use crate::plane::Plane;
 use crate::scheduler::while_held;
 use crate::state::JobState;
@@ -24,7 +24,7 @@ pub struct DecisionRequest {
     /// The reason, kept in the job's history. Must not be empty.
     pub reason: String,
     /// The snapshot of the job that the person saw. A repair changes it, and the decision is then refused.
-    pub snapshot: Option<String>,
+    pub snapshot: String,
 }
 
 impl Plane {
@@ -62,7 +62,17 @@ impl Plane {
         payload: Value,
         verdict: &DecisionRequest,
     ) -> Result<Job, PlaneError> {
+        check_payload(&payload)?;
         self.decide(id, verdict, |job| job.repair(payload, &verdict.by, &verdict.reason)).await
+    }
+
+    /// Checks a decision against the job as it is now, and changes nothing.
+    ///
+    /// # Errors
+    /// The refusal that the decision itself would get, or the store did not respond.
+    pub async fn check_decision(&self, id: &str, verdict: &DecisionRequest) -> Result<(), PlaneError> {
+        check_texts(verdict)?;
+        self.check_actionable(&self.writer.job(id).await?, verdict)
     }
 
     async fn decide(
@@ -71,19 +81,12 @@ impl Plane {
         verdict: &DecisionRequest,
         change: impl FnOnce(&Job) -> crate::job::JobChange,
     ) -> Result<Job, PlaneError> {
-        for (field, text) in [("by", &verdict.by), ("reason", &verdict.reason)] {
-            // Decisions are audited: an empty name or reason would be worthless later.
-            if text.trim().is_empty() {
-                return Err(
-                    leasehold_core::InvalidInput::new(field, text.clone(), "must not be empty").into()
-                );
-            }
-        }
+        check_texts(verdict)?;
         let hold = match self.writer.lock(APPROVAL_CLASS, job_lock_name(id)?, None).await {
             // After an approval the scheduler may hold the lock for as long as the job runs. A repeated
             // decision must not wait for that: its response is known from the document.
             Err(PlaneError::Busy { busy, retry_after, .. }) => {
-                check_actionable(&self.writer.job(id).await?, verdict)?;
+                self.check_actionable(&self.writer.job(id).await?, verdict)?;
                 return Err(PlaneError::Busy { code: ErrorCode::ApprovalRetryableLock, busy, retry_after });
             }
             other => other?,
@@ -101,12 +104,39 @@ impl Plane {
         change: impl FnOnce(&Job) -> crate::job::JobChange,
     ) -> Result<Job, PlaneError> {
         let job = self.writer.job(id).await?;
-        check_actionable(&job, verdict)?;
-        self.writer.apply(hold, &job, change(&job)).await
+        self.check_actionable(&job, verdict)?;
+        let mut change = change(&job).requested_by(Some(self.recorded_principal()));
+        change.self_approval = self.is_submitter_of(&job);
+        self.writer.apply(hold, &job, change).await
+    }
+
+    /// Whether this handle acts for the principal that submitted the job. On the store itself there are no
+    /// principals to compare.
+    fn is_submitter_of(&self, job: &Job) -> bool {
+        self.principal.is_some() && job.submitted_by.as_deref() == self.principal.as_deref()
+    }
+
+    fn check_actionable(&self, job: &Job, verdict: &DecisionRequest) -> Result<(), PlaneError> {
+        check_undecided(job, verdict)?;
+        if self.is_submitter_of(job) && !self.writer.settings.allow_self_approval {
+            let what = format!("you submitted job {}, so another principal must decide about it", job.id);
+            return Err(PlaneError::Conflict { code: ErrorCode::SelfApproval, what });
+        }
+        Ok(())
     }
 }
 
-fn check_actionable(job: &Job, verdict: &DecisionRequest) -> Result<(), PlaneError> {
+fn check_texts(verdict: &DecisionRequest) -> Result<(), InvalidInput> {
+    for (field, text) in [("by", &verdict.by), ("reason", &verdict.reason)] {
+        // Decisions are audited: an empty name or reason would be worthless later.
+        if text.trim().is_empty() {
+            return Err(InvalidInput::new(field, text, "must not be empty"));
+        }
+    }
+    Ok(())
+}
+
+fn check_undecided(job: &Job, verdict: &DecisionRequest) -> Result<(), PlaneError> {
     let refuse = |code, what: String| Err(PlaneError::Conflict { code, what });
     // Checked before the state: after an approval the state is no longer APPROVAL_REQUIRED, and the
     // repeated caller should learn the decision instead.
@@ -125,9 +155,7 @@ fn check_actionable(job: &Job, verdict: &DecisionRequest) -> Result<(), PlaneErr
         let what = format!("job {} is {} and waits for no approval", job.id, job.state);
         return refuse(ErrorCode::NotActionable, what);
     }
-    if let Some(seen) = &verdict.snapshot
-        && *seen != job.snapshot()
-    {
+    if verdict.snapshot != job.snapshot() {
         let what = format!(
             "job {} has changed since it was looked at: its snapshot is {} now",
             job.id,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::error::PlaneError;
 use crate::fenced_writer::FencedWriter;
+use crate::job::{Job, JobChange};
 use crate::store::{
     Document, DocumentKind, DocumentQuery, Revision, WriteRefusal, WriteRequest, WriteResponse,
 };
@@ -16,21 +17,57 @@ use crate::store::{
 const OPEN_STATE: &str = "OPEN";
 const DONE_STATE: &str = "DONE";
 
+/// A stored request to cancel a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CancelRequest {
+    pub(crate) reason: String,
+    /// The principal that requested it; none if the run of a step was cancelled.
+    pub(crate) principal: Option<String>,
+}
+
+impl CancelRequest {
+    pub(crate) fn read(doc: &Document) -> Self {
+        let body: Value = serde_json::from_str(&doc.body).unwrap_or_default();
+        Self {
+            reason: body["cancel"].as_str().unwrap_or("cancelled").to_owned(),
+            principal: body["principal"].as_str().map(str::to_owned),
+        }
+    }
+
+    /// The change that carries the request out.
+    pub(crate) fn change(self, job: &Job) -> JobChange {
+        job.cancel(&self.reason).requested_by(self.principal)
+    }
+
+    fn in_state(&self, job: &str, state: &'static str) -> Revision {
+        Revision {
+            kind: DocumentKind::CancelRequest,
+            id: job.to_owned(),
+            state,
+            due_in: None,
+            index_key: String::new(),
+            key: None,
+            body: json!({"cancel": self.reason, "principal": self.principal}).to_string(),
+            event: json!({"to": state, "principal": self.principal}).to_string(),
+        }
+    }
+}
+
 impl FencedWriter {
     /// Stores the request to cancel a job. A repeated request changes nothing.
-    pub(crate) async fn request_cancel(&self, job: &str, why: &str) -> Result<(), PlaneError> {
+    pub(crate) async fn request_cancel(&self, job: &str, request: &CancelRequest) -> Result<(), PlaneError> {
         // No fence: the requester holds no lock, and this document is not the job's own.
-        let write = WriteRequest::new(self.new_id(), revision_in_state(job, OPEN_STATE, why));
+        let write = WriteRequest::new(self.new_id(), request.in_state(job, OPEN_STATE));
         match self.call(self.store.write(&write)).await? {
             WriteResponse::Applied { .. } | WriteResponse::Refused(WriteRefusal::Exists) => Ok(()),
             WriteResponse::Refused(refusal) => Err(refusal.into()),
         }
     }
 
-    /// The reason of an open cancel request for the job, if there is one.
-    pub(crate) async fn open_cancel_reason(&self, job: &str) -> Result<Option<String>, PlaneError> {
+    /// The open cancel request for the job, if there is one.
+    pub(crate) async fn open_cancel_request(&self, job: &str) -> Result<Option<CancelRequest>, PlaneError> {
         let doc = self.call(self.store.read(DocumentKind::CancelRequest, job)).await?;
-        Ok(doc.filter(|doc| doc.state == OPEN_STATE).map(|doc| reason_of(&doc)))
+        Ok(doc.filter(|doc| doc.state == OPEN_STATE).map(|doc| CancelRequest::read(&doc)))
     }
 
     /// Cancel requests that are still open.
@@ -41,7 +78,7 @@ impl FencedWriter {
 
     /// Marks a cancel request as done, because its job has ended.
     pub(crate) async fn close_cancel_request(&self, hold: &Hold, doc: &Document) -> Result<(), PlaneError> {
-        let done = revision_in_state(&doc.id, DONE_STATE, &reason_of(doc));
+        let done = CancelRequest::read(doc).in_state(&doc.id, DONE_STATE);
         let write = WriteRequest {
             expected_version: Some(doc.version),
             allowed_states: vec![OPEN_STATE],
@@ -56,24 +93,6 @@ impl FencedWriter {
 }
 
 /// A cancel request to be created as part of another write.
-pub(crate) fn cancel_request_revision(job: &str, why: &str) -> Revision {
-    revision_in_state(job, OPEN_STATE, why)
-}
-
-fn revision_in_state(job: &str, state: &'static str, why: &str) -> Revision {
-    Revision {
-        kind: DocumentKind::CancelRequest,
-        id: job.to_owned(),
-        state,
-        due_in: None,
-        index_key: String::new(),
-        key: None,
-        body: json!({"cancel": why}).to_string(),
-        event: json!({"to": state}).to_string(),
-    }
-}
-
-fn reason_of(doc: &Document) -> String {
-    let body: Value = serde_json::from_str(&doc.body).unwrap_or_default();
-    body["cancel"].as_str().unwrap_or("cancelled").to_owned()
+pub(crate) fn cancel_request_revision(job: &str, request: &CancelRequest) -> Revision {
+    request.in_state(job, OPEN_STATE)
 }

@@ -18,12 +18,12 @@ use tokio::sync::Notify;
 
 use crate::error::PlaneError;
 use crate::events::{PlaneEvent, PlaneObserver};
-use crate::job::{Job, JobChange};
+use crate::job::{DEFAULT_TENANT, Job, JobChange};
 use crate::settings::Settings;
 use crate::state::{INITIAL_STATES, JobState};
 use crate::store::{
-    Delivery, Disposition, DocumentKind, Message, Revision, SharedPlaneStore, WriteRefusal, WriteRequest,
-    WriteResponse,
+    Delivery, Disposition, DocumentKey, DocumentKind, Message, Revision, SharedPlaneStore, WriteRefusal,
+    WriteRequest, WriteResponse,
 };
 
 /// The limit that the specification sets for one store call.
@@ -59,6 +59,14 @@ impl FencedWriter {
 
     pub(crate) fn new_id(&self) -> String {
         format!("{:032x}", self.random.wide())
+    }
+
+    /// A new id for a document of this scope.
+    pub(crate) fn new_id_in(&self, scope: &str) -> String {
+        match scope {
+            "" | DEFAULT_TENANT => self.new_id(),
+            scope => format!("{scope}:{}", self.new_id()),
+        }
     }
 
     /// One store call with a timeout.
@@ -188,17 +196,21 @@ impl FencedWriter {
     pub(crate) async fn create_job(
         &self,
         job: &Job,
+        key: Option<DocumentKey>,
         send: Vec<Message>,
     ) -> Result<WriteResponse, PlaneError> {
         // The store checks transitions only for existing documents, so the first state is checked here.
         debug_assert!(INITIAL_STATES.contains(&job.state));
-        let event = json!({"to": job.state, "by": self.holder_name(), "why": "submitted"}).to_string();
+        let event = json!({
+            "to": job.state,
+            "by": self.holder_name(),
+            "principal": job.submitted_by,
+            "why": "submitted",
+        })
+        .to_string();
         let write = WriteRequest {
             id: self.new_id(),
-            revision: Revision {
-                key: job.spec.key.clone(),
-                ..job_revision(job, self.settings.due_in(job, None), &event)
-            },
+            revision: Revision { key, ..job_revision(job, self.settings.due_in(job, None), &event) },
             expected_version: None,
             allowed_states: Vec::new(),
             fence: None,
@@ -304,7 +316,7 @@ impl FencedWriter {
     }
 
     fn event_json(&self, hold: &Hold, seen: &Job, change: &JobChange) -> String {
-        json!({
+        let mut event = json!({
             "from": seen.state,
             "to": change.job.state,
             "by": self.holder_name(),
@@ -313,8 +325,14 @@ impl FencedWriter {
             "local_only": hold.exclusivity() == Exclusivity::LocalOnly,
             "attempt": change.job.attempt,
             "why": change.reason,
-        })
-        .to_string()
+        });
+        if let Some(principal) = &change.principal {
+            event["principal"] = json!(principal);
+        }
+        if change.self_approval {
+            event["self_approval"] = json!(true);
+        }
+        event.to_string()
     }
 }
 

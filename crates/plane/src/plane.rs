@@ -7,22 +7,28 @@ use leasehold_core::Locks;
 use leasehold_core::rng::{OsRandom, SharedRandom};
 use leasehold_wire::ErrorCode;
 
+use crate::cancel_request::CancelRequest;
 use crate::error::PlaneError;
 use crate::events::{LogObserver, PlaneObserver};
 use crate::fenced_writer::FencedWriter;
-use crate::job::{Job, JobSpec, dispatch_message};
+use crate::job::{Job, JobSpec, dispatch_message, job_lock_name};
 use crate::scheduler::while_held;
 use crate::settings::Settings;
 use crate::state::JobState;
 use crate::store::{
-    DocumentEvent, DocumentKind, DocumentQuery, SharedPlaneStore, WriteRefusal, WriteResponse,
+    DocumentEvent, DocumentKey, DocumentKind, DocumentQuery, SharedPlaneStore, WriteRefusal, WriteResponse,
 };
 
 /// The plane's client API. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Plane {
     pub(crate) writer: FencedWriter,
+    /// The authenticated principal on whose behalf this handle acts.
+    pub(crate) principal: Option<Arc<str>>,
 }
+
+/// Recorded where a principal belongs, if the plane is used on its store directly.
+pub(crate) const UNAUTHENTICATED: &str = "unauthenticated";
 
 /// The response to a submit.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,7 +100,20 @@ impl Plane {
                 observers: observers.into(),
                 message_sent: Arc::default(),
             },
+            principal: None,
         })
+    }
+
+    /// The same plane, acting for an authenticated principal. Submits, starts, decisions and cancels made
+    /// through it are recorded with the principal; without one, as `unauthenticated`.
+    #[must_use]
+    pub fn acting_for(&self, principal: &str) -> Self {
+        Self { principal: Some(principal.into()), ..self.clone() }
+    }
+
+    /// The principal to record.
+    pub(crate) fn recorded_principal(&self) -> String {
+        self.principal.as_deref().unwrap_or(UNAUTHENTICATED).to_owned()
     }
 
     /// The writer that all changes go through, for code that extends the plane.
@@ -122,40 +141,48 @@ impl Plane {
     /// did not respond.
     pub async fn submit(&self, spec: JobSpec) -> Result<SubmitResponse, PlaneError> {
         spec.check()?;
+        let key = spec.key.as_deref().map(|key| DocumentKey::scoped(spec.key_scope(), key));
+        let id = spec.id.clone().unwrap_or_else(|| self.writer.new_id_in(&spec.tenant));
+        self.create(id, spec, key).await
+    }
+
+    async fn create(
+        &self,
+        id: String,
+        spec: JobSpec,
+        key: Option<DocumentKey>,
+    ) -> Result<SubmitResponse, PlaneError> {
+        // A generated id contains the tenant, and may be too long for a lock name.
+        job_lock_name(&id)?;
         // An unknown class must be refused here: later, only a scheduler would see the error, not the client.
         let now = self.writer.locks.clock().now();
         self.writer.locks.policies().class(&spec.class, now)?;
-        let id = spec.id.clone().unwrap_or_else(|| self.writer.new_id());
-        let job = Job::new(id, spec, None);
+        let mut job = Job::new(id, spec, None);
+        job.submitted_by = Some(self.recorded_principal());
         // A job that waits for approval gets no message: the approval itself sends it.
         let send = match job.state {
             JobState::Pending => vec![dispatch_message(&job, Duration::ZERO)],
             _ => Vec::new(),
         };
-        match self.writer.create_job(&job, send).await? {
+        match self.writer.create_job(&job, key, send).await? {
             WriteResponse::Applied { repeated, .. } => {
                 Ok(SubmitResponse { job: self.writer.job(&job.id).await?, repeated })
             }
-            WriteResponse::Refused(WriteRefusal::Exists) => self.existing_job(&job.id, &job).await,
-            WriteResponse::Refused(WriteRefusal::KeyInUse { id }) => self.existing_job(&id, &job).await,
+            WriteResponse::Refused(WriteRefusal::Exists) => {
+                let there = self.writer.job(&job.id).await?;
+                // A job of another scope is not described to this caller.
+                if there.key_scope() != job.key_scope() {
+                    let what = format!("the id {} is taken; choose another one", job.id);
+                    return Err(PlaneError::Conflict { code: ErrorCode::DifferentJob, what });
+                }
+                repeated_submit(there, &job)
+            }
+            // The store matches keys within one scope only, so this job is the caller's to see.
+            WriteResponse::Refused(WriteRefusal::KeyInUse { id }) => {
+                repeated_submit(self.writer.job(&id).await?, &job)
+            }
             WriteResponse::Refused(refusal) => Err(refusal.into()),
         }
-    }
-
-    async fn existing_job(&self, id: &str, wanted: &Job) -> Result<SubmitResponse, PlaneError> {
-        let there = self.writer.job(id).await?;
-        // Only these fields are compared. The id may have been generated the first time, and an
-        // approver may have repaired the payload since.
-        let same = there.spec.work == wanted.spec.work
-            && there.spec.topic == wanted.spec.topic
-            && there.spec.tenant == wanted.spec.tenant;
-        if same {
-            return Ok(SubmitResponse { job: there, repeated: true });
-        }
-        Err(PlaneError::Conflict {
-            code: ErrorCode::DifferentJob,
-            what: format!("job {id} has this id or key already and does other work; choose another one"),
-        })
     }
 
     /// Reads one job by its id.
@@ -221,7 +248,9 @@ impl Plane {
         let hold = match self.writer.lock(&job.spec.class, job.lock_name()?, wait).await {
             Ok(hold) => hold,
             Err(PlaneError::Busy { .. }) => {
-                self.writer.request_cancel(id, why).await?;
+                let request =
+                    CancelRequest { reason: why.to_owned(), principal: Some(self.recorded_principal()) };
+                self.writer.request_cancel(id, &request).await?;
                 return Ok(CancelResponse::Requested(job));
             }
             Err(error) => return Err(error),
@@ -232,7 +261,8 @@ impl Plane {
             if job.state.is_terminal() {
                 return Ok(CancelResponse::AlreadyEnded(job));
             }
-            Ok(CancelResponse::Cancelled(self.writer.apply(&hold, &job, job.cancel(why)).await?))
+            let change = job.cancel(why).requested_by(Some(self.recorded_principal()));
+            Ok(CancelResponse::Cancelled(self.writer.apply(&hold, &job, change).await?))
         };
         let out = while_held(&hold, cancel).await;
         hold.release().await;
@@ -245,18 +275,44 @@ impl Plane {
     /// `not_dead`: the job has no dead letter. Or it does not exist, or the store did not respond.
     pub async fn replay(&self, id: &str) -> Result<SubmitResponse, PlaneError> {
         let job = self.writer.job(id).await?;
-        let Some(dead) = job.dead else {
+        let Some(dead) = job.dead.clone() else {
             return Err(PlaneError::Conflict {
                 code: ErrorCode::NotDead,
                 what: format!("job {id} is {} and was not given up: there is nothing to replay", job.state),
             });
         };
+        let scope = job.key_scope().to_owned();
         let mut spec = job.spec;
         spec.labels.insert("replay-of".into(), id.to_owned());
         spec.labels.insert("died-of".into(), dead.reason);
         // A fresh id, because the dead job keeps its own; the key makes a second replay a repetition.
-        spec.id = None;
-        spec.key = Some(format!("replay:{id}"));
-        self.submit(spec).await
+        (spec.id, spec.key) = (None, None);
+        let new_id = self.writer.new_id_in(&scope);
+        let key = DocumentKey::engine(spec.key_scope(), &format!("replay:{id}"));
+        let replayed = self.create(new_id, spec, Some(key)).await?;
+        // Earlier versions let callers choose such a key, for any job.
+        if replayed.job.spec.labels.get("replay-of").is_none_or(|of| of != id) {
+            let what = format!("another job has the key of this replay: submit the work of job {id} anew");
+            return Err(PlaneError::Conflict { code: ErrorCode::DifferentJob, what });
+        }
+        Ok(replayed)
     }
+}
+
+fn repeated_submit(there: Job, wanted: &Job) -> Result<SubmitResponse, PlaneError> {
+    // Only these fields are compared. The id may have been generated the first time, and an
+    // approver may have repaired the payload since.
+    let same = there.spec.work == wanted.spec.work
+        && there.spec.topic == wanted.spec.topic
+        && there.spec.tenant == wanted.spec.tenant
+        // The engine made it, so no submit did.
+        && there.parent.is_none();
+    if same {
+        return Ok(SubmitResponse { job: there, repeated: true });
+    }
+    let id = there.id;
+    Err(PlaneError::Conflict {
+        code: ErrorCode::DifferentJob,
+        what: format!("job {id} has this id or key already and does other work; choose another one"),
+    })
 }

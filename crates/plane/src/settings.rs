@@ -63,6 +63,8 @@ pub struct Settings {
     pub stop_grace: Duration,
     /// How many unfinished runs one organisation may have; `None` means no limit.
     pub max_runs_per_org: Option<u64>,
+    /// A principal may decide about jobs that it submitted itself.
+    pub allow_self_approval: bool,
 }
 
 impl Default for Settings {
@@ -83,6 +85,7 @@ impl Default for Settings {
             retention: Duration::from_secs(7 * 24 * 3600),
             stop_grace: Duration::ZERO,
             max_runs_per_org: None,
+            allow_self_approval: false,
         }
     }
 }

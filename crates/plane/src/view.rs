@@ -42,7 +42,8 @@ pub struct JobView {
 }
 
 impl From<Job> for JobView {
-    fn from(job: Job) -> Self {
+    fn from(mut job: Job) -> Self {
+        job.claim = None;
         Self {
             schema_version: SCHEMA_VERSION,
             id: job.id.clone(),

@@ -14,6 +14,7 @@ use crate::connection::{CallDeadline, Connector, as_text};
 use crate::error;
 use crate::options::RedisOptions;
 use crate::promise::{derive_promise, parse_info};
+use crate::transport_check::check_transport;
 
 /// Number of pings for the round-trip median.
 const PING_COUNT: usize = 7;
@@ -33,6 +34,7 @@ type Info<'a> = HashMap<&'a str, &'a str>;
 /// access is a finding, not an error.
 pub async fn examine(options: &RedisOptions, within: Duration) -> Result<Examination, StoreError> {
     let mut out = Examination::default();
+    check_transport(options, &mut out);
     let dialer = Connector { options: options.clone() };
     let clock = std::sync::Arc::clone(&options.clock);
     let limit = CallDeadline::new(&*clock, within);

@@ -61,6 +61,7 @@ mod script_client;
 mod slot;
 #[cfg(feature = "testbed")]
 pub mod testkit;
+mod transport_check;
 mod value;
 mod wake;
 

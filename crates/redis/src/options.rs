@@ -7,7 +7,7 @@
 //! | `prefix` | the key prefix of names; default `lock:` |
 //! | `map` | `names=keys`: replaces a name prefix by a key prefix, e.g. `map=job:=app:job:`; may repeat |
 //! | `user` | the ACL user, if it is not before the `@` |
-//! | `password_file` | a file with the password, not readable by everyone; read again for each connection |
+//! | `password_file` | a file with the password, readable by its owner only; read again for each connection |
 //! | `ca_file` | PEM certificates to trust instead of the public ones (`rediss` only) |
 //! | `wait_replicas` | a grant counts only when this many replicas have confirmed it |
 //!
@@ -227,15 +227,17 @@ mod tests {
     }
 
     #[test]
-    fn a_password_file_that_everyone_can_read_is_refused() {
+    fn finding_27_a_password_file_that_others_can_read_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("password");
         std::fs::write(&path, "hunter2\n").unwrap();
         let options = RedisOptions::parse(&format!("redis://h?password_file={}", path.display())).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
-        assert!(options.password().unwrap_err().to_string().contains("chmod 600"));
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        for mode in [0o644, 0o640, 0o604] {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            assert!(options.password().unwrap_err().to_string().contains("chmod 600"), "{mode:o}");
+        }
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         assert_eq!(options.password().unwrap().as_deref(), Some("hunter2"));
         std::fs::write(&path, "").unwrap();
         assert!(options.password().unwrap_err().to_string().contains("empty"));

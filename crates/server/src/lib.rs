@@ -15,10 +15,10 @@
 //! - `transport`: `connection`, `listener`, `tls`, `peer`, `browser` (checks of `Host` and `Origin`),
 //!   `scrape` (a listener for metrics only).
 //! - `state`: `app` (what handlers share), `state_db` (the daemon's SQLite file), `audit`
-//!   (hash-chained log), `record` (events, metrics, history), `metrics_registry`, `waiters`,
+//!   (log chained by MACs), `record` (events, metrics, history), `metrics_registry`, `waiters`,
 //!   `wait_slots`, `holds` (kept for clients), `undo` (acquires whose callers disconnected).
 //! - `problem`: error responses. Requests go `transport`, `auth`, `api`, `state`; `state` uses none of the others' handlers.
-//! - `server` (start and stop), `config`, `environment` (clock, randomness).
+//! - `server` (start and stop), `config`, `environment` (clock, randomness), `followed_file`.
 //!
 //! Terms: see `docs/glossary.md`.
 //!
@@ -28,7 +28,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = leasehold::StoreUrl::parse("sqlite:/var/lib/leasehold/locks.db")?.open()?;
-//! let config = Config::new("127.0.0.1:7420".parse()?);
+//! let mut config = Config::new("127.0.0.1:7420".parse()?);
+//! config.tokens = Some("/etc/leasehold/tokens.toml".into());
 //! let server = Server::bind(config, store, |locks| locks, Vec::new()).await?;
 //! println!("{}", server.url());
 //! server.run(std::future::pending()).await;
@@ -40,21 +41,25 @@ mod api;
 pub mod auth;
 mod config;
 mod environment;
+mod followed_file;
 mod problem;
 mod server;
 mod state;
 mod transport;
 
+pub use api::dashboard::dashboard_url;
 pub use api::document::Caller;
 pub use api::openapi::document as openapi_document;
 pub use api::routes::{Mount, required_grant};
-pub use config::{Config, TlsFiles};
+pub use config::{Config, Quotas, TlsFiles};
 pub use environment::Environment;
 pub use leasehold_wire::ErrorCode;
 pub use problem::Refusal;
 pub use server::{Server, StartError, UnboundServer};
-pub use state::audit::{ChainHead, verify as verify_audit};
-pub use state::metrics_registry::MetricsRegistry;
+pub use state::audit::{AuditError, VerifiedAudit, verify as verify_audit};
+pub use state::metrics_registry::{
+    DAMAGED_AUDIT_SEGMENTS_HELP, DAMAGED_AUDIT_SEGMENTS_METRIC, MetricsRegistry,
+};
 pub use state::state_db::{DatabaseTask, DatabaseWriter, WriterFull};
 pub use transport::listener::ConnectionListener;
 pub use transport::scrape::MetricsListener;

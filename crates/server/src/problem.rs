@@ -9,6 +9,8 @@ use leasehold::InvalidInput;
 use leasehold::store::{BusyLease, StoreError, StoreErrorKind};
 use leasehold_wire::{ErrorCode, PROBLEM_MEDIA_TYPE, Problem, millis};
 
+use crate::auth::Right;
+
 // The Retry-After when no better estimate exists.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -132,6 +134,16 @@ impl Refusal {
             })
     }
 
+    /// The caller has as many of these as one identity may have.
+    #[must_use]
+    pub fn quota_reached(quota: &str, limit: usize) -> Self {
+        Self::new(
+            ErrorCode::QuotaReached,
+            format!("you have {limit} {quota} through this daemon, as many as one identity may have; release some first"),
+        )
+        .retry_after(DEFAULT_RETRY_AFTER)
+    }
+
     /// The caller is not identified.
     #[must_use]
     pub fn unauthorized(detail: &str) -> Self {
@@ -145,6 +157,15 @@ impl Refusal {
             ErrorCode::Forbidden,
             format!("you have no right to {action} here; ask for a grant on this namespace"),
         )
+    }
+
+    /// The caller lacks a right on a name that the request touches besides its target.
+    #[must_use]
+    pub fn forbidden_on(right: Right, name: &str) -> Self {
+        let grant = format!("{right}:{name}");
+        let detail =
+            format!("you have no right to {right} {name}, which this takes; ask for the grant {grant}");
+        Self::new(ErrorCode::Forbidden, detail).with(|problem| problem.grant = Some(grant))
     }
 
     /// The target does not exist, or the caller may not see it.

@@ -13,21 +13,24 @@ use leasehold::store::SharedStore;
 use leasehold_core::LocksBuilder;
 use leasehold_plane::Plane;
 use leasehold_plane::scheduler::Scheduler;
+use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 
+use crate::api::dashboard::dashboard_url;
+use crate::api::plane::DocumentWatchers;
 use crate::api::routes::{Mount, router};
-use crate::auth::{Rules, Tokens};
+use crate::auth::{Rules, Tokens, earlier_grants};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::state::app::{App, ServerSetup, TokenKey};
-use crate::state::audit::Audit;
+use crate::state::audit::{Audit, SegmentLimits};
 use crate::state::holds;
 use crate::state::record::{Feed, History, Recorder};
 use crate::state::served_plane::ServedPlane;
 use crate::state::state_db::StateDb;
 use crate::transport::connection::Connections;
 use crate::transport::listener::ConnectionListener;
-use crate::transport::tls;
+use crate::transport::tls::FollowedTls;
 
 // A store that is down must not keep the daemon from serving; the holds are resumed in the
 // background then.
@@ -76,7 +79,7 @@ impl UnboundServer {
     /// Serves this control plane on the daemon's address.
     pub fn with_plane(mut self, plane: Plane, scheduler: Scheduler) -> Self {
         self.setup.recorder.metrics_registry.init_series(&self.locks, true);
-        self.setup.plane = Some(ServedPlane { plane, scheduler });
+        self.setup.plane = Some(ServedPlane { plane, scheduler, watchers: DocumentWatchers::default() });
         self
     }
 
@@ -84,7 +87,9 @@ impl UnboundServer {
     ///
     /// # Errors
     /// A file cannot be used, or the address is in use.
-    pub async fn bind(self, mounts: Vec<Mount>) -> Result<Server, StartError> {
+    pub async fn bind(mut self, mounts: Vec<Mount>) -> Result<Server, StartError> {
+        let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+        self.config.limit_connections(files.unwrap_or(usize::MAX));
         let listen = self.config.listen;
         let refuse = |error| StartError::Listen { address: listen, error };
         let listener = TcpListener::bind(listen).await.map_err(refuse)?;
@@ -104,14 +109,19 @@ impl UnboundServer {
         mounts: Vec<Mount>,
     ) -> Result<Server<D>, StartError> {
         let Self { config, locks, setup: desk } = self;
-        let acceptor = config.tls.as_ref().map(tls::acceptor).transpose();
-        let acceptor = acceptor.map_err(StartError::Config)?;
-        let tokens = config
-            .tokens
-            .as_ref()
-            .map(|path| Tokens::open(path, Arc::clone(locks.clock())))
-            .transpose()
+        let tls = config.tls.clone().map(|files| FollowedTls::open(files, Arc::clone(locks.clock())));
+        let tls = tls.transpose().map_err(StartError::Config)?;
+        let tokens = Tokens::from_config(&config, locks.clock())
             .map_err(|error| StartError::Config(error.to_string()))?;
+        if config.accepts_client_certs() && config.tokens.is_none() {
+            tracing::warn!("no certificate has any right: the `[[client]]` entries of --tokens give them");
+        }
+        // Only the plane's rights have changed: without it no grant allows less than before.
+        for principal in tokens.iter().filter(|_| desk.plane.is_some()).flat_map(Tokens::principals) {
+            for warning in earlier_grants::warnings(&principal) {
+                tracing::warn!("{warning}");
+            }
+        }
         let app = Arc::new(App::new(config, locks, tokens, desk));
         let (router, rules) = router(&app, mounts);
         // Resume before serving: each hold of the previous run must own its id again before a
@@ -122,7 +132,7 @@ impl UnboundServer {
             tracing::warn!("the store does not answer yet: holds of the last life are taken up when it does");
         }
         Ok(Server {
-            connections: Connections::new(Arc::clone(&app), router, listener, acceptor),
+            connections: Connections::new(Arc::clone(&app), router, listener, tls),
             app,
             rules,
             address,
@@ -193,7 +203,10 @@ impl Server {
             None => StateDb::open(folder),
         };
         let ledger = Arc::new(ledger.map_err(StartError::Config)?);
-        let audit = Audit::open(folder, Arc::clone(&clock)).map_err(StartError::Config)?;
+        let limits =
+            SegmentLimits { max_bytes: config.audit_segment_bytes, max_segments: config.max_audit_segments };
+        let audit = Audit::open(folder, &ledger, Arc::clone(&clock), &random, limits).await;
+        let audit = audit.map_err(StartError::Config)?;
         let key = TokenKey::load_or_create(&ledger, &random).await.map_err(StartError::Config)?;
         // Random, not counted: runs without a state directory must differ too.
         let epoch = random.bits();
@@ -208,6 +221,7 @@ impl Server {
         let locks = setup(builder).build();
         let locks = locks.map_err(|invalid| StartError::Config(invalid.to_string()))?;
         recorder.metrics_registry.init_series(&locks, false);
+        recorder.metrics_registry.set_damaged_audit_segments(audit.set_aside);
         let desk = ServerSetup {
             token_key: key,
             random,
@@ -246,6 +260,15 @@ impl<D: ConnectionListener> Server<D> {
         format!("{scheme}://{}", self.address)
     }
 
+    /// The dashboard's URL with a one-time code for the owner's token, which expires after ten minutes;
+    /// `None` without an owner token.
+    #[must_use]
+    pub fn dashboard_url(&self) -> Option<String> {
+        let token = self.app.config.owner_token.as_ref()?;
+        let code = self.app.dashboard_codes.make(token.expose(), &*self.app.random, self.app.clock.now());
+        Some(dashboard_url(&self.url(), &code))
+    }
+
     /// All routes with their rules.
     #[must_use]
     pub fn rules(&self) -> &Rules {
@@ -263,8 +286,8 @@ impl<D: ConnectionListener> Server<D> {
         watch.abort();
         let app = self.app;
         // No client waits for these any more, so they are released instead of resumed.
-        for id in app.holds.without_client(app.clock.now()) {
-            if let Some((hold, name)) = app.holds.remove(&id, "shutdown", app.clock.now()) {
+        for key in app.holds.without_client(app.clock.now()) {
+            if let Some((hold, name)) = app.holds.remove(&key, "shutdown", app.clock.now()) {
                 let outcome = hold.release().await;
                 tracing::info!(%name, ?outcome, "a hold without a client was released");
             }
@@ -274,7 +297,8 @@ impl<D: ConnectionListener> Server<D> {
         // Undo what releases and acquires may have left in the store, in the remaining time.
         // Otherwise names stay locked without a holder until the TTL ends.
         let left = app.locks.drain(end.since(app.clock.now())).await;
-        // After everything above, which still writes to the database.
+        // After everything above, which still writes to the log and to the database.
+        app.audit.flush().await;
         app.state_db.close().await;
         tracing::info!(fenced, ?left, "stopped");
     }

@@ -6,19 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::observe::Counters;
-use leasehold_core::policy::PolicyBook;
 use leasehold_core::rng::SeededRandom;
 use leasehold_core::store::{SharedStore, WakeRegistry};
-use leasehold_core::{Holder, Locks, PendingWork};
+use leasehold_core::{Locks, PendingWork};
 use leasehold_server::{Config, Environment, Server};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::class;
+use super::client_setup::ClientSetup;
 use super::clock::ProcessClock;
 use super::daemon_disk::SimDatabaseWriter;
 use super::drift::{Nanos, SEC};
-use super::history_buffer::SimObserver;
 use super::process::record_client_counters;
 use super::random::SimRandom;
 use super::stepped_runtime::SteppedRuntime;
@@ -70,45 +68,23 @@ impl SimDaemon {
             state.register_process(slot).ok_or("no such host")?
         };
         let runtime = SteppedRuntime::new()?;
-        let clock = ProcessClock { world: Arc::clone(world), slot };
         let wakers = Arc::new(WakeRegistry::default());
-        let store: SharedStore = Arc::new(SimStore {
-            world: Arc::clone(world),
-            slot,
-            life,
-            profile: plan.profile,
-            queue: plan.queue,
-            wakers: Arc::clone(&wakers),
-        });
-        let silent = Arc::new(AtomicBool::new(false));
-        let tap = SimObserver {
-            world: Arc::clone(world),
-            clock: clock.clone(),
-            who: who.clone(),
-            silent: Arc::clone(&silent),
-        };
-        let counters = Arc::new(Counters::default());
+        let store: SharedStore = Arc::new(SimStore::new(world, slot, life, &wakers));
+        let client = ClientSetup::new(world, slot, &plan, &who)?;
+        let (silent, counters) = (Arc::clone(&client.silent), Arc::clone(&client.counters));
         let seed = SimRandom::keyed(plan.seed, [0xdae3, u64::from(life), 0]).below(u64::MAX);
-        let book = PolicyBook::from_text(&class::policy_text(&plan.classes), "sim")
-            .map_err(|bad| bad.to_string())?;
-        let holder = Holder::new(&who).map_err(|bad| bad.to_string())?;
         let writer = SimDatabaseWriter { world: Arc::clone(world), slot, life };
-        let parts = Environment::new(Arc::new(clock), SeededRandom::shared(seed), Arc::new(writer));
+        let parts =
+            Environment::new(Arc::new(client.clock.clone()), SeededRandom::shared(seed), Arc::new(writer));
         let door = SimListener { world: Arc::clone(world) };
-        let (counts, stop) = (Arc::clone(&counters), CancellationToken::new());
+        let stop = CancellationToken::new();
         let (inside, stopped) = (Arc::new(Mutex::new(DaemonStatus::default())), stop.clone());
         let (known, times) = (Arc::clone(&inside), Arc::clone(world));
         let running = runtime.spawn(async move {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7420));
-            let setup = |locks: leasehold_core::LocksBuilder| {
-                locks
-                    .policies(book)
-                    .holder(holder)
-                    .observer(Arc::new(tap))
-                    .observer(counts as Arc<_>)
-                    .without_log()
-            };
-            let opened = Server::open_with(Config::new(address), store, setup, parts).await;
+            let mut config = Config::new(address);
+            config.unauthenticated = true;
+            let opened = Server::open_with(config, store, |locks| client.configure(locks), parts).await;
             let serving = match opened {
                 Ok(opened) => {
                     lock_status(&known).locks = Some(opened.locks().clone());

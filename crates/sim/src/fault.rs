@@ -190,26 +190,24 @@ impl SimFault {
 
     /// Redirects the fault to another process, if it has a target process.
     pub(super) fn retarget(&mut self, at: impl FnOnce(usize) -> usize) {
-        match self {
-            Self::Pause { client, .. }
-            | Self::Kill { client, .. }
-            | Self::ShutDown { client, .. }
-            | Self::Partition { client, .. }
-            | Self::OverridePolicy { client, .. }
-            | Self::BreakLease { client, .. } => *client = at(*client),
-            _ => {}
+        if let Some(client) = self.target_client_mut() {
+            *client = at(*client);
         }
     }
 
     /// The process that the fault hits, if it hits one.
     pub(super) fn target_client(&self) -> Option<usize> {
+        self.clone().target_client_mut().copied()
+    }
+
+    fn target_client_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::Pause { client, .. }
             | Self::Kill { client, .. }
             | Self::ShutDown { client, .. }
             | Self::Partition { client, .. }
             | Self::OverridePolicy { client, .. }
-            | Self::BreakLease { client, .. } => Some(*client),
+            | Self::BreakLease { client, .. } => Some(client),
             _ => None,
         }
     }

@@ -10,15 +10,15 @@ use leasehold_core::observe::Counters;
 use leasehold_core::policy::PolicyBook;
 use leasehold_core::rng::SeededRandom;
 use leasehold_core::store::{SharedStore, StoreError, WakeRegistry};
-use leasehold_core::{Holder, Locks, PendingWork};
+use leasehold_core::{Locks, PendingWork};
 use leasehold_http::{HttpOptions, HttpStore};
 use tokio::task::JoinHandle;
 
 use super::class;
+use super::client_setup::ClientSetup;
 use super::clock::ProcessClock;
 use super::daemon::DAEMON_URL;
 use super::daemon_holds::DaemonHolds;
-use super::history_buffer::SimObserver;
 use super::http_client::SimHttpClient;
 use super::http_leases::PlainHttp;
 use super::random::SimRandom;
@@ -61,42 +61,19 @@ impl SimProcess {
     pub(super) fn start(world: &Arc<SimWorld>, slot: usize) -> Result<Self, String> {
         let (plan, life, who) = world.lock().register_process(slot).ok_or("no such host")?;
         let runtime = SteppedRuntime::new()?;
-        let clock = ProcessClock { world: Arc::clone(world), slot };
         let wakers = Arc::new(WakeRegistry::default());
         let (store, daemon): (SharedStore, _) = if plan.daemon.is_some() {
             let (store, daemon) = through_daemon(world, slot, life).map_err(|bad| bad.to_string())?;
             (Arc::new(store), Some(Arc::new(daemon)))
         } else {
-            let store = SimStore {
-                world: Arc::clone(world),
-                slot,
-                life,
-                profile: plan.profile,
-                queue: plan.queue,
-                wakers: Arc::clone(&wakers),
-            };
-            (Arc::new(store), None)
+            (Arc::new(SimStore::new(world, slot, life, &wakers)), None)
         };
-        let silent = Arc::new(AtomicBool::new(false));
-        let tap = SimObserver {
-            world: Arc::clone(world),
-            clock: clock.clone(),
-            who: who.clone(),
-            silent: Arc::clone(&silent),
-        };
-        let counters = Arc::new(Counters::default());
+        let client = ClientSetup::new(world, slot, &plan, &who)?;
+        let (silent, counters) = (Arc::clone(&client.silent), Arc::clone(&client.counters));
         let seed = SimRandom::keyed(plan.seed, [0xc11e, slot as u64, u64::from(life)]).below(u64::MAX);
-        let book = PolicyBook::from_text(&class::policy_text(&plan.classes), "sim")
-            .map_err(|bad| bad.to_string())?;
-        let holder = Holder::new(&who).map_err(|bad| bad.to_string())?;
-        let builder = Locks::builder(store)
-            .policies(book)
-            .clock(Arc::new(clock))
-            .random(SeededRandom::shared(seed))
-            .holder(holder)
-            .observer(Arc::new(tap))
-            .observer(Arc::clone(&counters) as Arc<_>)
-            .without_log();
+        let builder =
+            Locks::builder(store).clock(Arc::new(client.clock.clone())).random(SeededRandom::shared(seed));
+        let builder = client.configure(builder);
         // `build` spawns background tasks, so it needs the runtime's context.
         let locks = runtime.block_on(async { builder.build() }).map_err(|bad| bad.to_string())?;
         Ok(Self {

@@ -30,6 +30,12 @@ pub(super) struct SimStore {
 }
 
 impl SimStore {
+    pub(super) fn new(world: &Arc<SimWorld>, slot: usize, life: u32, wakers: &Arc<WakeRegistry>) -> Self {
+        let plan = Arc::clone(&world.lock().plan);
+        let (world, wakers) = (Arc::clone(world), Arc::clone(wakers));
+        Self { world, slot, life, profile: plan.profile, queue: plan.queue, wakers }
+    }
+
     async fn call(&self, verb: StoreRequest, within: Duration) -> Result<StoreReply, StoreError> {
         let (to, answer) = oneshot::channel();
         self.world.lock().send_to_store(self.slot, self.life, verb, within, to);

@@ -137,7 +137,8 @@ impl Store for SqliteStore {
                 }
                 let answer = session.write(left, |step| acquire::run(step, &request, address.as_deref()));
                 let waits = matches!(&answer, Ok(AcquireResponse::Busy(busy)) if busy.queued);
-                session.known_waiters.set_waiting(&owner, waits);
+                let until = request.queue.filter(|_| waits).map(|stay| session.now() + stay);
+                session.known_waiters.set_waiting(&owner, until);
                 answer
             })
             .await
@@ -180,7 +181,7 @@ impl Store for SqliteStore {
                 // The release removes the queue entry, so a later acquire of
                 // this token must write again.
                 if let ReleaseAuthority::Owner(token) | ReleaseAuthority::Waiter(token) = &request.authority {
-                    session.known_waiters.set_waiting(&step::owner_hash(token), false);
+                    session.known_waiters.set_waiting(&step::owner_hash(token), None);
                 }
                 let (given, wake) = session.write(left, |step| release::run(step, &request, &post))?;
                 if let Some(wake) = wake {

@@ -17,7 +17,10 @@ pub(crate) fn read_boot_id() -> Result<String, StoreError> {
     let id = fs::read_to_string(BOOT_ID_PATH).map_err(|error| {
         StoreError::not_done(
             StoreErrorKind::Misconfigured,
-            format!("cannot read {BOOT_ID_PATH}, which tells leases of an earlier boot from live ones: mount /proc"),
+            format!(
+                "cannot read {BOOT_ID_PATH}, which tells leases of an earlier boot from live ones: \
+                 mount /proc, and in a systemd unit set ProcSubset=all"
+            ),
         )
         .with_source(error)
     })?;

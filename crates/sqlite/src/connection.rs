@@ -6,7 +6,7 @@
 //! judge leases by an old time.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -66,24 +66,34 @@ pub(crate) struct Session {
     pub(crate) known_waiters: KnownWaiters,
 }
 
-/// Waiters of this session, by owner hash. Bounded; a waiter that is not in it gets a full acquire.
+/// Waiters of this session, by owner hash, and when their queue entries expire. Bounded; a waiter that
+/// is not in it gets a full acquire.
 #[derive(Debug, Default)]
-pub(crate) struct KnownWaiters(HashSet<String>);
+pub(crate) struct KnownWaiters(HashMap<String, Moment>);
 
 impl KnownWaiters {
     const MAX_KNOWN_WAITERS: usize = 16 * 1024;
 
     pub(crate) fn contains(&self, owner: &str) -> bool {
-        self.0.contains(owner)
+        self.0.contains_key(owner)
     }
 
-    /// Records whether the last response put this owner into the queue.
-    pub(crate) fn set_waiting(&mut self, owner: &str, waits: bool) {
-        if !waits {
-            self.0.remove(owner);
-        } else if self.0.len() < Self::MAX_KNOWN_WAITERS {
-            self.0.insert(owner.to_owned());
+    /// Records until when the last response put this owner into the queue; `None` if it did not.
+    pub(crate) fn set_waiting(&mut self, owner: &str, until: Option<Moment>) {
+        match until {
+            None => {
+                self.0.remove(owner);
+            }
+            Some(until) if self.0.len() < Self::MAX_KNOWN_WAITERS || self.contains(owner) => {
+                self.0.insert(owner.to_owned(), until);
+            }
+            Some(_) => {}
         }
+    }
+
+    /// Drops the waiters that never came back. They would keep others out for good.
+    fn drop_expired(&mut self, now: Moment) {
+        self.0.retain(|_, until| now < *until);
     }
 }
 
@@ -157,6 +167,11 @@ impl Session {
         })
     }
 
+    /// The current moment by the store's clock.
+    pub(crate) fn now(&self) -> Moment {
+        self.config.options.clock.now()
+    }
+
     /// Runs one step that may write. Its changes are applied completely or not at all.
     pub(crate) fn write<T, F>(&mut self, limit: Duration, work: F) -> Result<T, StoreError>
     where
@@ -175,6 +190,9 @@ impl Session {
             Ok((out, step.is_sync_required()))
         })?;
         self.steps_since_purge = if clean { 0 } else { self.steps_since_purge + 1 };
+        if clean {
+            self.known_waiters.drop_expired(self.now());
+        }
         if to_disk && self.config.options.durability == Durability::Normal {
             self.sync_log()?;
         }
@@ -346,4 +364,26 @@ pub(crate) fn unix_micros(wall: SystemTime) -> u64 {
 /// Converts a moment to its column value.
 pub(crate) fn moment_to_nanos(moment: Moment) -> i64 {
     i64::try_from(moment.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finding 25 of the security review: tokens that queued and never came back filled the table.
+    #[test]
+    fn finding_25_waiters_that_never_came_back_are_dropped() {
+        let mut known = KnownWaiters::default();
+        let (now, until) = (Moment::from_nanos(1), Moment::from_nanos(2));
+        for number in 0..=KnownWaiters::MAX_KNOWN_WAITERS {
+            known.set_waiting(&format!("gone {number}"), Some(until));
+        }
+        known.set_waiting("late", Some(Moment::from_nanos(9)));
+        known.drop_expired(now);
+        assert!(!known.contains("late") && known.0.len() == KnownWaiters::MAX_KNOWN_WAITERS);
+        known.drop_expired(until);
+        assert!(known.0.is_empty());
+        known.set_waiting("late", Some(Moment::from_nanos(9)));
+        assert!(known.contains("late"));
+    }
 }

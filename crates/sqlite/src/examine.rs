@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock};
+use leasehold_core::shell;
 use leasehold_core::store::{Examination, Finding};
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Access, access, statvfs};
@@ -144,7 +145,7 @@ fn check_permissions(path: &Path, mode: u32, out: &mut Examination) {
                 "everyone on this host can write {shown} (mode {:o}): anyone can end anyone's lock",
                 mode & 0o777
             ),
-            format!("run chmod o-w {shown}"),
+            format!("run chmod o-w {}", shell::quote_argument(&path.to_string_lossy())),
         ));
     } else if mode & 0o004 != 0 {
         out.add_finding(Finding::note(
@@ -153,7 +154,7 @@ fn check_permissions(path: &Path, mode: u32, out: &mut Examination) {
                 "everyone on this host can read {shown} (mode {:o}): names and holders, not tokens",
                 mode & 0o777
             ),
-            format!("run chmod o-r {shown} if that matters"),
+            format!("run chmod o-r {} if that matters", shell::quote_argument(&path.to_string_lossy())),
         ));
     }
     let folder = folder_of(path);

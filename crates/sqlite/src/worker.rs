@@ -25,8 +25,10 @@ pub(crate) enum Priority {
 }
 
 /// Limit of queued jobs of normal priority; bounds memory under a flood.
-// High priority needs no limit of its own: only clients that were granted something send such jobs.
 const MAX_QUEUED_JOBS: usize = 16 * 1024;
+
+/// Limit of queued jobs of high priority. Higher, so that a flood of acquires is refused before renewals are.
+const MAX_QUEUED_HIGH_JOBS: usize = 4 * MAX_QUEUED_JOBS;
 
 /// A request with its arguments and the channel for its response.
 type Job = Box<dyn FnOnce(&mut Session) + Send>;
@@ -142,16 +144,17 @@ impl Worker {
 
     fn push(&self, lane: Priority, job: Job) -> Result<(), StoreError> {
         let mut queue = self.queue.lock();
-        match lane {
-            Priority::High => queue.high.push_back(job),
-            Priority::Normal if queue.normal.len() < MAX_QUEUED_JOBS => queue.normal.push_back(job),
-            Priority::Normal => {
-                return Err(StoreError::not_done(
-                    StoreErrorKind::Overloaded,
-                    format!("{MAX_QUEUED_JOBS} requests wait already: retry later"),
-                ));
-            }
+        let (jobs, most) = match lane {
+            Priority::High => (&mut queue.high, MAX_QUEUED_HIGH_JOBS),
+            Priority::Normal => (&mut queue.normal, MAX_QUEUED_JOBS),
+        };
+        if jobs.len() >= most {
+            return Err(StoreError::not_done(
+                StoreErrorKind::Overloaded,
+                format!("{most} requests wait already: retry later"),
+            ));
         }
+        jobs.push_back(job);
         drop(queue);
         self.queue.changed.notify_one();
         Ok(())
@@ -166,5 +169,25 @@ impl Drop for Worker {
         queue.normal.clear();
         drop(queue);
         self.queue.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::clock::BootClock;
+
+    use super::*;
+
+    /// Finding 28 of the security review: jobs of high priority were queued without a limit.
+    #[test]
+    fn finding_28_both_queues_are_bounded() {
+        // No thread: nothing takes the jobs from the queue.
+        let worker = Worker { queue: Arc::default(), clock: BootClock::shared() };
+        for (lane, most) in [(Priority::High, MAX_QUEUED_HIGH_JOBS), (Priority::Normal, MAX_QUEUED_JOBS)] {
+            let push = || worker.push(lane, Box::new(|_| {}));
+            assert!((0..most).all(|_| push().is_ok()), "{lane:?}");
+            let refused = push().unwrap_err();
+            assert!(refused.kind == StoreErrorKind::Overloaded && !refused.unknown, "{refused}");
+        }
     }
 }

@@ -65,6 +65,10 @@ impl HeldChild {
         if spec.streams == Streams::Captured {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
+        if let Some(names) = &spec.inherited {
+            command.env_clear();
+            command.envs(names.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        }
         command
             .args(argv)
             // A group of its own, so that one signal reaches all processes the command starts.
@@ -101,6 +105,13 @@ fn no_command() -> SuperviseError {
 pub fn was_stopped(pid: Pid) -> bool {
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
     matches!(waitid(WaitId::Pid(pid), options), Ok(Some(status)) if status.stopped())
+}
+
+/// Whether a child has ended. It stays a zombie, so its number and its group's stay taken.
+pub(crate) fn has_exited(pid: Pid) -> bool {
+    let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // ECHILD: it was reaped elsewhere.
+    !matches!(waitid(WaitId::Pid(pid), peek), Ok(None))
 }
 
 /// Reaps adopted orphans that have ended. Tokio reaps the children in `own` itself.

@@ -13,6 +13,8 @@ pub struct CommandSpec {
     pub argv: Vec<OsString>,
     /// Environment variables, besides the ones that every supervised command gets.
     pub environment: Vec<(&'static str, OsString)>,
+    /// The variables of this process that the command inherits; `None` for all of them.
+    pub inherited: Option<Vec<OsString>>,
     /// Where its standard streams go.
     pub streams: Streams,
     /// From TERM to KILL. The holds must have been acquired with this stop grace.

@@ -153,6 +153,8 @@ impl Guardian {
                 sleep(interval.min(kill.since(BootClock.now())));
                 interval = (interval * 2).min(MAX_EXIT_POLL_INTERVAL);
             }
+        } else {
+            members = tree.members();
         }
         // The lease is about to expire: kill what was seen last, and look for the rest afterwards.
         tree.signal_members(&members, Signal::KILL);

@@ -38,12 +38,17 @@ impl ProcessTree {
         self.signal_members(&self.members(), signal);
     }
 
-    /// Sends a signal to the group, and to the members that have left it.
+    /// Sends a signal to the group while its leader exists, and to the members that the group does not reach.
     pub(crate) fn signal_members(&self, members: &[Process], signal: Signal) {
-        // ESRCH: already dead.
-        let _ = kill_process_group(self.group, signal);
+        // While the leader exists, as a zombie too, the kernel gives its number to no other group. After it was
+        // reaped, the number may belong to a stranger.
+        let leader_exists = members.iter().any(|member| member.pid == self.group);
+        if leader_exists {
+            // ESRCH: already dead.
+            let _ = kill_process_group(self.group, signal);
+        }
         for member in members {
-            if member.group != self.group {
+            if member.group != self.group || !leader_exists {
                 let _ = kill_process(member.pid, signal);
             }
         }
@@ -149,6 +154,22 @@ mod tests {
         assert_eq!(parse_stat(7, "garbage"), None);
         assert_eq!(parse_stat(7, "7 (gone) Z 0 -1 -1"), None);
         assert_eq!(parse_stat(1, "1 (init) S 0 1 1").unwrap().parent, None);
+    }
+
+    /// Finding 16 of the security review: a reaped leader's number may belong to a stranger's group.
+    #[test]
+    fn finding_16_a_group_without_its_leader_is_not_signalled() {
+        use std::os::unix::process::CommandExt;
+        let mut stranger = std::process::Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let group = Pid::from_raw(i32::try_from(stranger.id()).unwrap()).unwrap();
+        let tree = ProcessTree { group, root: None, exclude: None, run_id: None };
+        // What a listing shows after the leader was reaped: no process of this number.
+        tree.signal_members(&[], Signal::KILL);
+        let listed = processes().into_iter().find(|process| process.pid == group).unwrap();
+        let survived = !listed.dead && stranger.try_wait().unwrap().is_none();
+        tree.signal(Signal::KILL);
+        stranger.wait().unwrap();
+        assert!(survived);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::child::reap_orphans;
+use crate::child::{has_exited, reap_orphans};
 use crate::controls::{ControlChannels, Controls, StopRequest};
 use crate::deadline_forwarder::{DeadlineForwarder, Deadlines};
 use crate::error::SuperviseError;
@@ -49,9 +49,8 @@ pub struct Supervised<'a> {
     guardian_spec: Option<GuardianSpec>,
     restarts: u32,
     forwarder: Option<DeadlineForwarder>,
-    child: Child,
-    /// The command's own exit status; its descendants may still run.
-    status: Option<ExitStatus>,
+    /// The command itself has ended; its descendants may still run. It is reaped after them.
+    exited: bool,
     /// Why a hold was lost, once it is.
     lost: Option<Loss>,
     /// The loss was noticed after the kill deadline: this process was suspended together with the command.
@@ -65,6 +64,8 @@ pub struct Supervised<'a> {
     guardian_acted: bool,
     channels: ControlChannels,
     processes: OwnedProcesses,
+    /// After `processes`, whose drop signals the group: dropping the child may reap the group's leader.
+    child: Child,
 }
 
 /// The processes that must not outlive the supervision.
@@ -97,8 +98,7 @@ impl<'a> Supervised<'a> {
             guardian_spec: held.guardian_spec,
             restarts: 0,
             forwarder: held.forwarder,
-            child,
-            status: None,
+            exited: false,
             lost: None,
             noticed_late: false,
             ended_before_loss: false,
@@ -107,6 +107,7 @@ impl<'a> Supervised<'a> {
             guardian_acted: false,
             channels,
             processes: held.processes,
+            child,
         };
         (supervised, controls)
     }
@@ -123,25 +124,26 @@ impl<'a> Supervised<'a> {
     async fn wait_until_all_ended(&mut self) -> Result<ExitStatus, SuperviseError> {
         let mut child_signals = signal(SignalKind::child()).map_err(SuperviseError::Wait)?;
         loop {
-            if let Some(status) = self.status
-                && self.leftovers_ended()
-            {
-                return Ok(status);
+            self.exited = self.exited || has_exited(self.processes.tree.group);
+            if self.exited && self.leftovers_ended() {
+                // Reaped only now: until then the zombie keeps the group's number from being reused.
+                return self.child.wait().await.map_err(SuperviseError::Wait);
             }
             let (holds, kill_at) = (self.holds.clone(), self.kill_at);
-            // The order matters after a suspension: first an exit that has already happened, then the loss.
             tokio::select! {
                 biased;
-                status = self.child.wait(), if self.status.is_none() => {
-                    self.status = Some(status.map_err(SuperviseError::Wait)?);
+                Some(()) = child_signals.recv() => self.reap_orphans(),
+                reason = first_lost(&holds), if self.lost.is_none() => {
+                    // The order matters after a suspension: an exit that has already happened counts first.
+                    if self.exited || !has_exited(self.processes.tree.group) {
+                        self.stop_after_loss(reason);
+                    }
                 }
-                reason = first_lost(&holds), if self.lost.is_none() => self.stop_after_loss(reason),
                 () = BootClock.sleep_until(kill_at), if kill_at < Moment::FAR => self.kill_all(),
                 word = next_guardian_reply(&mut self.processes.guardian) => self.on_guardian_reply(word).await,
                 Some(request) = self.channels.stop_requests.recv() => self.on_stop_request(request),
-                Some(()) = child_signals.recv(), if self.processes.tree.root.is_some() => self.reap_orphans(),
                 // There is no event for the end of a process that is not our child.
-                () = BootClock.sleep(LEFTOVER_POLL_INTERVAL), if self.status.is_some() => {}
+                () = BootClock.sleep(LEFTOVER_POLL_INTERVAL), if self.exited => {}
             }
         }
     }
@@ -164,7 +166,7 @@ impl<'a> Supervised<'a> {
         let last = self.deadlines.stop_at() + self.grace;
         self.lost = Some(reason);
         self.noticed_late = now > last;
-        self.ended_before_loss = self.status.is_some();
+        self.ended_before_loss = self.exited;
         match reason {
             // Another holder may already work, so there is no time for a grace period.
             Loss::NotOwned | Loss::Broken | Loss::HealConflict => self.kill_all(),

@@ -29,6 +29,7 @@ async fn start<'a>(script: &str, hold: &'a Hold, resources: &'a [Hold]) -> (Supe
     let spec = CommandSpec {
         argv: ["sh", "-c", script].map(Into::into).to_vec(),
         environment: Vec::new(),
+        inherited: None,
         streams: Streams::Captured,
         grace: GRACE,
         helper: None,
@@ -125,4 +126,26 @@ async fn a_dropped_supervision_leaves_no_process() {
     until_up(&mut controls).await;
     drop(supervised);
     assert_eq!(rest_of_output(&mut controls).await, "", "no grace without a guardian");
+}
+
+/// Finding 16 of the security review: the ended leader stays a zombie while its group may get signals.
+#[tokio::test]
+async fn finding_16_the_leader_is_reaped_after_its_descendants() {
+    let locks = new_locks();
+    let hold = acquire(&locks, "a").await;
+    let script = "sh -c 'trap \"\" TERM; echo up; while :; do sleep 0.02; done' & exit 3";
+    let (supervised, mut controls) = start(script, &hold, &[]).await;
+    until_up(&mut controls).await;
+    let leader = std::path::PathBuf::from(format!("/proc/{}", controls.group().as_raw_nonzero()));
+    let mut wait = std::pin::pin!(supervised.wait());
+    let mut reaped_early = false;
+    let end = loop {
+        tokio::select! {
+            biased;
+            end = &mut wait => break end,
+            () = BootClock.sleep(Duration::from_millis(5)) => reaped_early |= !leader.exists(),
+        }
+    };
+    assert!(matches!(end.unwrap(), CommandEnd::ByItself(status) if status.code() == Some(3)));
+    assert!(!reaped_early && !leader.exists());
 }

@@ -48,14 +48,14 @@ error_codes! {
     ApprovalRetryableLock, "approval_retryable_lock", 409, "Another decision is being made at this moment: retry after `Retry-After`";
     BadRequest, "bad_request", 400, "The request cannot be read as JSON or HTTP";
     Busy, "busy", 409, "Another client holds it: `holder`, `remaining_ms` and `Retry-After` say who and for how long at most";
-    CommandsNeedAdmin, "commands_need_admin", 403, "A job that runs a command needs the admin role";
+    CommandRightRequired, "command_right_required", 403, "A job that runs a command needs the right `command`: submit it at `/v1/jobs/commands`";
     Conflict, "conflict", 409, "It has changed since it was read: read it again";
     DifferentJob, "different_job", 409, "A job of this id is there and asks for something else";
     DifferentRun, "different_run", 409, "A run of this id is there and is of something else";
     Forbidden, "forbidden", 403, "Your grants do not cover this name or this action";
     Foreign, "foreign", 409, "The key is held by something that is not Leasehold, so there is no lease to break";
     HolderAlive, "holder_alive", 409, "The holder renews: it was asked to let go; `force` breaks it all the same";
-    IdTaken, "id_taken", 409, "This hold id is in use for another name, or by another client";
+    IdTaken, "id_taken", 409, "This hold id of yours is in use for another name";
     InProgress, "in_progress", 409, "The same id is being acquired at this moment: retry";
     Internal, "internal", 500, "A defect of the daemon; its log has more";
     Invalid, "invalid", 422, "A field cannot be used: `field` names it, the text says what is allowed";
@@ -71,8 +71,10 @@ error_codes! {
     NotHeld, "not_held", 404, "No client holds this name, so there is nothing to break";
     NotOwned, "not_owned", 410, "The lease is not held with this token (any more): stop what was done under it";
     Overloaded, "overloaded", 503, "More of these at once than the daemon takes: retry later";
+    QuotaReached, "quota_reached", 429, "You have as many of these as one identity may have: the text names the quota and its limit";
     RateLimited, "rate_limited", 429, "Faster than your rate: retry after `Retry-After`";
     RequestTimeout, "request_timeout", 408, "The request did not arrive whole in time";
+    SelfApproval, "self_approval", 403, "You submitted this job yourself: another principal must decide, unless the daemon runs with `--allow-self-approval`";
     StaleClaim, "stale_claim", 409, "The job was claimed again since: this worker's result is not taken";
     StaleFence, "stale_fence", 412, "A newer fence was seen: another client owns it now";
     StaleSnapshot, "stale_snapshot", 409, "The job has changed since it was looked at: look again, then decide";
@@ -81,6 +83,7 @@ error_codes! {
     StoreUnavailable, "store_unavailable", 503, "The control plane's store did not answer";
     Terminal, "terminal", 409, "It has ended, and an end is not changed";
     TooLarge, "too_large", 413, "The body is larger than is taken";
+    TooManyBodies, "too_many_bodies", 429, "The bodies that arrive at this moment are too much in sum, or those of one identity: retry later";
     TooManyHolds, "too_many_holds", 429, "As many holds as one daemon keeps are kept already";
     TooManyWaiters, "too_many_waiters", 429, "As many requests as one daemon lets wait are waiting already, or as many of one identity; or it came over one of the last connections, where nothing waits";
     Unauthorized, "unauthorized", 401, "No token, or one that is not known";

@@ -22,6 +22,9 @@ pub struct Problem {
     /// The request field that is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// The grant that the request needs besides that of its route, in the form of `token new --grant`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
     /// The person that made the earlier decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

@@ -6,6 +6,6 @@ use serde::{Deserialize, Serialize};
 pub struct WhoAmI {
     /// The caller's id, as logs and the audit log show it.
     pub id: String,
-    /// The caller's grants as `role:scope`: `hold:job`, `admin:*`.
+    /// The caller's grants as `right:scope`: `hold:deploy`, `admin:*`.
     pub grants: Vec<String>,
 }

@@ -11,6 +11,7 @@ export type Value = Schemas['ValueView'];
 export type Change = Schemas['ChangeView'];
 export type Problem = Schemas['Problem'];
 export type Me = Schemas['Me'];
+export type Opened = Schemas['DashboardSession'];
 export type Drills = Schemas['Drills'];
 export type Told = Schemas['LockEvent'];
 

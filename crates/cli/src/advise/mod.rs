@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use leasehold::clock::{BootClock, Clock};
 use leasehold::policy::Class;
 use leasehold_advise::{Advice, Evidence, Forecast, Plan, Requirements, SloRemedy, change, plot, source};
+use leasehold_core::atomic_file::{self, FileAccess};
 
 pub(crate) use self::args::AdviseArgs;
 use self::args::{AdviceFormat, DataKind};
@@ -41,13 +42,15 @@ pub(crate) fn main(settings: &Settings, args: &AdviseArgs) -> anyhow::Result<boo
     let title = format!("How long {} locks were held", args.class);
     if let Some(path) = &args.svg {
         let svg = plot::svg(&evidence.held, &marks, &title);
-        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        atomic_file::replace(path, FileAccess::Umask, svg.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.html {
         let page = print::html_page(&args.class, &advice, &forecasts, &evidence, &marks, &title)?;
-        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        atomic_file::replace(path, FileAccess::Umask, page.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     if args.write {
         let file = settings.policy_file().unwrap_or_else(|| DEFAULT_POLICY_FILE.into());
         let before = match std::fs::read_to_string(&file) {

@@ -2,9 +2,12 @@
 //!
 //! The policy book reads the `[class.NAME]` tables; this module only notes whether there are any.
 
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use leasehold::policy::{CLI_SETTING_KEYS, nearest};
 use leasehold::{Holder, StoreUrl};
 use toml::de::{DeTable, DeValue};
@@ -22,11 +25,45 @@ pub(super) struct FileSettings {
     pub(super) classes: Option<String>,
 }
 
+/// A configuration file as it was read.
+#[derive(Debug)]
+pub(super) struct ConfigFile {
+    pub(super) found: FileSettings,
+    pub(super) text: String,
+    /// Who owns the file and who may write it.
+    pub(super) owner: FileOwner,
+}
+
+/// The owner and the mode of an open file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileOwner {
+    uid: u32,
+    mode: u32,
+}
+
+impl FileOwner {
+    pub(super) fn of(file: &File) -> std::io::Result<Self> {
+        let meta = file.metadata()?;
+        Ok(Self { uid: meta.uid(), mode: meta.mode() })
+    }
+
+    /// Why another user could have written the file; `None` if only this user and root can.
+    pub(super) fn foreign_writer(self) -> Option<&'static str> {
+        if self.uid != 0 && self.uid != rustix::process::geteuid().as_raw() {
+            Some("belongs to another user")
+        } else if self.mode & 0o022 != 0 {
+            Some("can be written by other users")
+        } else {
+            None
+        }
+    }
+}
+
 /// Reads a file; `None` if it does not exist.
 ///
 /// # Errors
 /// The file cannot be read, or a key or value is invalid.
-pub(super) fn read(path: &Path) -> anyhow::Result<Option<FileSettings>> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Option<ConfigFile>> {
     let shown = path.display();
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -39,11 +76,17 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<FileSettings>> {
         }
         Ok(_) => {}
     }
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => bail!("cannot read {shown}: {error}"),
+    let read = || -> std::io::Result<(String, FileOwner)> {
+        // Owner and content of one open file: by name, another file could come between.
+        let file = File::open(path)?;
+        let owner = FileOwner::of(&file)?;
+        let mut text = String::new();
+        file.take(MAX_CONFIG_BYTES).read_to_string(&mut text)?;
+        Ok((text, owner))
     };
-    parse_config(&text, path).map(Some)
+    let (text, owner) = read().with_context(|| format!("cannot read {shown}"))?;
+    let found = parse_config(&text, path)?;
+    Ok(Some(ConfigFile { found, text, owner }))
 }
 
 /// Problems of settings in a file that may have classes too.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::file::{FileSettings, read};
+use super::restricted::{DistrustReason, IgnoredSetting, StoreUse};
+use super::trust::TrustStore;
 use super::{LOCAL_CONFIG_FILE, LayerSettings};
 use crate::args::GlobalArgs;
 
@@ -43,6 +45,16 @@ pub(crate) struct Settings {
     pub(crate) timeout: WithOrigin<Duration>,
     /// The audit log of `break`.
     pub(crate) audit_file: WithOrigin<PathBuf>,
+    /// What would be in force if its file were trusted.
+    pub(crate) ignored: Vec<IgnoredSetting>,
+}
+
+/// Which files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileSelection {
+    All,
+    /// Without the folder's file: a key press in a folder must not obey the folder.
+    WithoutFolder,
 }
 
 /// The environment variables that locate the user's folders.
@@ -81,12 +93,22 @@ impl HomeFolders {
 }
 
 impl Settings {
-    /// Reads all files and merges the layers.
+    /// Reads all files and merges the layers. Reports settings of files that are not trusted.
     ///
     /// # Errors
-    /// A file is invalid, or no store is configured and there is no home folder for the default one.
-    pub(crate) fn load(global: &GlobalArgs) -> anyhow::Result<Self> {
-        Self::load_from(global, &HomeFolders::from_env(), Path::new(SYSTEM_CONFIG_FILE))
+    /// A file is invalid, no store is configured and there is no home folder for the default one, or the store is not
+    /// fit for this use.
+    pub(crate) fn load(global: &GlobalArgs, store_use: StoreUse) -> anyhow::Result<Self> {
+        let homes = HomeFolders::from_env();
+        let settings = Self::load_from(global, &homes, Path::new(SYSTEM_CONFIG_FILE), FileSelection::All)?;
+        settings.check_store_use(store_use)?;
+        Ok(settings)
+    }
+
+    /// The settings for shell completion, without a word about files that are not trusted.
+    pub(crate) fn load_for_completion(global: &GlobalArgs) -> anyhow::Result<Self> {
+        let homes = HomeFolders::from_env();
+        Self::load_from(global, &homes, Path::new(SYSTEM_CONFIG_FILE), FileSelection::WithoutFolder)
     }
 
     /// The user's state folder.
@@ -94,17 +116,37 @@ impl Settings {
         HomeFolders::from_env().state_folder()
     }
 
-    pub(super) fn load_from(global: &GlobalArgs, homes: &HomeFolders, system: &Path) -> anyhow::Result<Self> {
-        let files: Vec<PathBuf> =
-            [Some(PathBuf::from(LOCAL_CONFIG_FILE)), homes.config_file(), Some(system.to_owned())]
-                .into_iter()
-                .flatten()
-                .collect();
+    pub(super) fn load_from(
+        global: &GlobalArgs,
+        homes: &HomeFolders,
+        system: &Path,
+        selection: FileSelection,
+    ) -> anyhow::Result<Self> {
+        let trust = TrustStore::new(homes.state_folder().as_deref());
+        let folder = (selection == FileSelection::All).then(|| PathBuf::from(LOCAL_CONFIG_FILE));
+        let files = [(folder, true), (homes.config_file(), false), (Some(system.to_owned()), false)];
         // The order of this list is the precedence.
         let mut layers = vec![FileSettings { settings: command_line_settings(global), classes: None }];
-        let mut classes = None;
-        for path in files {
-            if let Some(found) = read(&path)? {
+        let (mut classes, mut ignored) = (None, Vec::new());
+        for (path, in_folder) in files.into_iter().filter_map(|(path, kind)| Some((path?, kind))) {
+            if let Some(file) = read(&path)? {
+                let distrust = if in_folder {
+                    trust.distrust(&path, &file.text)
+                } else {
+                    file.owner.foreign_writer().map(DistrustReason::ForeignWriter)
+                };
+                let mut found = file.found;
+                if let Some(reason) = distrust {
+                    // A setting that a higher layer has set would not be in force anyway.
+                    let wanted = |key: &str| !layers.iter().any(|layer| layer.settings.sets(key));
+                    let taken = found.settings.take_restricted().into_iter().filter(|(key, _)| wanted(key));
+                    ignored.extend(taken.map(|(key, origin)| IgnoredSetting {
+                        key,
+                        origin,
+                        file: path.clone(),
+                        reason: reason.clone(),
+                    }));
+                }
                 // Classes of several files are not merged: no file would show the class that is in force.
                 if classes.is_none() {
                     let file = || WithOrigin::new(path.clone(), path.display().to_string());
@@ -145,6 +187,7 @@ impl Settings {
                 let folder = state.unwrap_or_else(|| PathBuf::from("."));
                 WithOrigin::new(folder.join("audit.jsonl"), "default")
             }),
+            ignored,
         })
     }
 }
@@ -179,7 +222,9 @@ mod tests {
     }
 
     fn store(homes: &HomeFolders) -> anyhow::Result<String> {
-        Ok(Settings::load_from(&GlobalArgs::default(), homes, Path::new("/nowhere"))?.store.value)
+        Ok(Settings::load_from(&GlobalArgs::default(), homes, Path::new("/nowhere"), FileSelection::All)?
+            .store
+            .value)
     }
 
     #[test]
@@ -202,7 +247,8 @@ mod tests {
         std::fs::create_dir_all(user.join("leasehold")).unwrap();
         let write = |path: &Path, text: &str| std::fs::write(path, text).unwrap();
         let homes = HomeFolders { config: Some(user.clone().into()), ..homes(Some("/s"), None) };
-        let load = |global: &GlobalArgs| Settings::load_from(global, &homes, &system).unwrap();
+        let load =
+            |global: &GlobalArgs| Settings::load_from(global, &homes, &system, FileSelection::All).unwrap();
         write(&system, "store = \"memory:\"\ntimeout = \"9s\"\nholder = \"sys\"\n[class.x]\nttl = \"1s\"\n");
         let config = load(&GlobalArgs::default());
         assert_eq!(config.store.value, "memory:");

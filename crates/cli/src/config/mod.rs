@@ -2,20 +2,25 @@
 //!
 //! Precedence: flags, `LEASEHOLD_*`, `./leasehold.toml`, the user's file, the system's file, defaults. Every
 //! value keeps its origin for `config show`. `file` reads one file; `layers` merges them. Each file is read once per
-//! command, so that all parts of the command see the same settings.
+//! command, so that all parts of the command see the same settings. `trust` decides which files may name a store.
 
 mod file;
 mod layers;
+mod restricted;
 mod show;
+mod trust;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 
 pub(crate) use self::file::settings_problems;
 pub(crate) use self::layers::{Settings, WithOrigin};
-pub(crate) use self::show::main;
+pub(crate) use self::restricted::StoreUse;
+pub(crate) use self::show::show;
+pub(crate) use self::trust::{trust, untrust};
 use crate::args::ReportFormat;
 
 /// The configuration file in the current folder.
@@ -45,6 +50,9 @@ Settings stand at the top of the file, before its [class.NAME] tables:
   timeout = \"5s\"                  how long a store may take to answer you
   audit_file = \"/var/log/lh.jsonl\" where `break` writes down who did it and why
 
+`store` and `audit_file` count only if the file is trusted: ./leasehold.toml after `leasehold config trust`, the
+other two if they are yours or root's and no other user can write them.
+
 Examples:
   leasehold config show
   leasehold config show --origin
@@ -56,6 +64,33 @@ Examples:
         /// How to print
         #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
         output: ReportFormat,
+    },
+    /// Let a folder's leasehold.toml name the store and the audit file, as long as it is not changed
+    #[command(after_help = "\
+A leasehold.toml comes with its folder, for example with a cloned repository. Its store could be a host that collects
+passwords. So it sets classes, holder and timeout at once, and `store` and `audit_file` only after you trusted it.
+
+Examples:
+  leasehold config trust                 # ./leasehold.toml
+  leasehold config trust ~/src/shop
+  leasehold config trust --list")]
+    Trust {
+        /// The file or its folder; ./leasehold.toml if not given
+        #[arg(value_name = "PATH", add = ArgValueCompleter::new(PathCompleter::any()))]
+        path: Option<PathBuf>,
+        /// List the files that are trusted
+        #[arg(long, conflicts_with = "path")]
+        list: bool,
+    },
+    /// Take the trust back: 0 done, 1 it was not trusted
+    #[command(after_help = "\
+Examples:
+  leasehold config untrust
+  leasehold config untrust ~/src/shop")]
+    Untrust {
+        /// The file or its folder; ./leasehold.toml if not given
+        #[arg(value_name = "PATH", add = ArgValueCompleter::new(PathCompleter::any()))]
+        path: Option<PathBuf>,
     },
 }
 

@@ -6,12 +6,11 @@ use leasehold::policy::duration::human;
 use leasehold::redact;
 use serde_json::{Map, Value, json};
 
-use super::{ConfigArgs, ConfigCommand, Settings};
+use super::Settings;
 use crate::args::ReportFormat;
 
 /// Prints every setting in force. Secrets in URLs are redacted.
-pub(crate) fn main(settings: &Settings, args: &ConfigArgs) -> anyhow::Result<bool> {
-    let ConfigCommand::Show { origin, output } = &args.command;
+pub(crate) fn show(settings: &Settings, origin: bool, output: ReportFormat) -> anyhow::Result<bool> {
     let config = settings.clone();
     let none = || ("(built-in classes only)".to_owned(), "default".to_owned());
     let (policies, policies_from) =
@@ -27,14 +26,19 @@ pub(crate) fn main(settings: &Settings, args: &ConfigArgs) -> anyhow::Result<boo
         ("timeout", human(config.timeout.value), config.timeout.origin),
         ("audit_file", config.audit_file.value.display().to_string(), config.audit_file.origin),
     ];
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::output::stdout();
     match output {
         ReportFormat::Json => {
             let settings: Map<String, Value> = rows
                 .into_iter()
                 .map(|(key, value, origin)| (key.to_owned(), json!({ "value": value, "origin": origin })))
                 .collect();
-            let all = json!({ "schema_version": 1, "settings": settings });
+            let ignored: Vec<_> = config
+                .ignored
+                .iter()
+                .map(|one| json!({ "setting": one.key, "origin": one.origin, "reason": one.reason_text() }))
+                .collect();
+            let all = json!({ "schema_version": 1, "settings": settings, "ignored": ignored });
             writeln!(out, "{all:#}")?;
         }
         ReportFormat::Text => {
@@ -43,6 +47,12 @@ pub(crate) fn main(settings: &Settings, args: &ConfigArgs) -> anyhow::Result<boo
                 [key.to_owned(), value].into_iter().chain(origin.then_some(from)).collect()
             };
             crate::lease::write_table(&mut out, heads, rows.map(row))?;
+            if origin && !config.ignored.is_empty() {
+                writeln!(out)?;
+                let ignored = config.ignored.iter();
+                let rows = ignored.map(|one| vec![one.key.to_owned(), one.reason_text(), one.origin.clone()]);
+                crate::lease::write_table(&mut out, ["IGNORED", "REASON", "ORIGIN"], rows)?;
+            }
         }
     }
     Ok(true)

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::DoctorArgs;
 use crate::args::ReportFormat;
+use crate::output::Output;
 
 pub(super) fn print_report(url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::output::stdout();
     match args.output {
         ReportFormat::Json => writeln!(out, "{:#}", report_document(url, found, args))?,
         ReportFormat::Text => write_text(&mut out, url, found, args)?,
@@ -50,7 +51,7 @@ fn report_document(url: &StoreUrl, found: &Examination, args: &DoctorArgs) -> Va
 }
 
 fn write_text(
-    out: &mut impl Write,
+    out: &mut Output,
     url: &StoreUrl,
     found: &Examination,
     args: &DoctorArgs,
@@ -72,7 +73,9 @@ fn write_text(
         let style = Style::new().bold().fg_color(Some(colour.into()));
         let accepted = args.accept.iter().any(|code| code == finding.code);
         let mark = if accepted { " (accepted)" } else { "" };
-        writeln!(out, "\n{style}{}{style:#} {}{mark}", finding.severity, finding.code)?;
+        writeln!(out)?;
+        out.write_styled(style, &finding.severity.to_string())?;
+        writeln!(out, " {}{mark}", finding.code)?;
         writeln!(out, "  {}", finding.what)?;
         writeln!(out, "  do: {}", finding.advice)?;
     }

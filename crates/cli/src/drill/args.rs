@@ -36,6 +36,8 @@ pub(crate) enum DrillCommand {
     Run(DrillRunArgs),
     /// Break replicas of the control plane under load
     Plane(Box<super::plane::PlaneDrillArgs>),
+    /// Attack a daemon with floods, silent connections and slow readers, beside the holds of another tenant
+    HostileClients(super::hostile_clients::HostileClientsArgs),
     /// Run every drill and write a report: a page with timelines, JSON, and each drill's history
     All(AllArgs),
     /// Run many short drills, one fault each, chosen by seed: kills, pauses, lost replies, restarts, clocks

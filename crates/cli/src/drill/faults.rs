@@ -70,7 +70,7 @@ pub(crate) fn main(global: &GlobalArgs, args: &FaultsArgs) -> anyhow::Result<boo
 }
 
 fn print_sums(sums: &BatchTotals, took: Duration, args: &FaultsArgs) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match args.output {
         DrillFormat::Json => {
             let mut document = json!(sums);

@@ -1,12 +1,13 @@
 //! `leasehold drill`: injects faults on purpose and judges whether the promises hold.
 //!
 //! `run` runs single drills and `all`; `faults` many short ones; `soak` a long one. `plane` breaks replicas of the
-//! control plane. `report` judges a kept
+//! control plane, and `hostile-clients` attacks a daemon. `report` judges a kept
 //! history, `proxy` is the fault proxy by itself.
 
 mod args;
 mod faults;
 mod history_file;
+mod hostile_clients;
 mod plane;
 mod proxy;
 mod report;
@@ -31,6 +32,10 @@ pub(crate) fn main(global: &GlobalArgs, command: DrillCommand) -> anyhow::Result
             require_throwaway_store(global, "plane")?;
             plane::main(&args)
         }
+        DrillCommand::HostileClients(args) => {
+            require_throwaway_store(global, "hostile-clients")?;
+            hostile_clients::main(&args)
+        }
         DrillCommand::Run(args) => run::main(global, &run::RunPlan::from_run_args(args)),
         DrillCommand::All(args) => run::main(global, &run::RunPlan::from_all_args(args)),
         DrillCommand::Faults(args) => faults::main(global, &args),
@@ -41,7 +46,7 @@ pub(crate) fn main(global: &GlobalArgs, command: DrillCommand) -> anyhow::Result
 }
 
 fn print_scenarios() -> anyhow::Result<bool> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     let kinds: Vec<_> = leasehold::testbeds().iter().map(|kind| kind.info()).collect();
     for scenario in ALL {
         let stores = kinds.iter().filter(|kind| scenario.runs_on(kind));

@@ -116,6 +116,6 @@ pub(super) fn main(args: &PlaneDrillArgs) -> anyhow::Result<bool> {
     };
     let judged = judged?;
     // All is judged before anything is printed: a closed pipe must not hide a broken promise.
-    let printed = std::io::stdout().write_all(&judged.report);
+    let printed = crate::output::stdout().write_all(&judged.report);
     finish_verdict(judged.kept, printed.map_err(Into::into))
 }

@@ -36,7 +36,7 @@ pub(crate) fn main(args: &ProxyArgs) -> anyhow::Result<bool> {
             proxy.add(toxic)?;
         }
         // On standard output, so that a script that chose no port can read it.
-        writeln!(std::io::stdout(), "{}", proxy.address())?;
+        writeln!(crate::output::stdout(), "{}", proxy.address())?;
         if let Some(control) = proxy.control_address() {
             print_message(&format!("orders are taken at {control}"));
         }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Write};
 
 use anyhow::{Context, bail};
+use leasehold_core::atomic_file::{self, FileAccess};
 use leasehold_drill::history::{HistoryEntry, read};
 use leasehold_drill::report::{details, document, page};
 use leasehold_drill::scenario::{self, Verdict};
@@ -40,7 +41,7 @@ pub(crate) fn main(args: &ReportArgs) -> anyhow::Result<bool> {
 }
 
 fn write_report(verdicts: &[Verdict], args: &ReportArgs) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match args.output {
         DrillFormat::Json => {
             serde_json::to_writer_pretty(&mut out, &document(verdicts, &[]))?;
@@ -53,7 +54,7 @@ fn write_report(verdicts: &[Verdict], args: &ReportArgs) -> anyhow::Result<()> {
         }
     }
     if let Some(path) = &args.html {
-        std::fs::write(path, page(verdicts, &[]))
+        atomic_file::replace(path, FileAccess::Umask, page(verdicts, &[]).as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())

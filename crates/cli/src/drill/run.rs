@@ -1,11 +1,11 @@
 //! `leasehold drill run` and `leasehold drill all`.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use leasehold_core::atomic_file::{self, FileAccess};
 use leasehold_drill::fleet::{DrillError, DrillStore, ExternalStore, WorkerProgram};
 use leasehold_drill::report::{details, document, page, table};
 use leasehold_drill::scenario::{self, ALL, DrillOptions, Outcome, Scenario, Verdict};
@@ -61,9 +61,11 @@ pub(crate) fn main(global: &GlobalArgs, args: &RunPlan) -> anyhow::Result<bool> 
     }
     for path in [&args.html, &args.json].into_iter().flatten() {
         // Detect an unwritable report before minutes of drills are run.
-        // `append` keeps an existing report until the new one is ready.
-        let opened = OpenOptions::new().create(true).append(true).open(path);
-        opened.with_context(|| format!("cannot write {}", path.display()))?;
+        // An existing report stays until the new one is ready.
+        match atomic_file::create(path, FileAccess::Umask) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            created => drop(created.with_context(|| format!("cannot write {}", path.display()))?),
+        }
     }
     let runtime = build_runtime()?;
     let program = WorkerProgram::current()?;
@@ -169,7 +171,8 @@ fn select_scenarios(names: &[String]) -> anyhow::Result<Vec<&'static Scenario>> 
 fn write_reports(verdicts: &[Verdict], failed: &[(String, String)], args: &RunPlan) -> anyhow::Result<()> {
     print_verdicts(verdicts, failed, args)?;
     let write = |path: &PathBuf, text: String| -> anyhow::Result<()> {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        atomic_file::replace(path, FileAccess::Umask, text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
         print_message(&format!("written: {}", path.display()));
         Ok(())
     };
@@ -183,7 +186,7 @@ fn write_reports(verdicts: &[Verdict], failed: &[(String, String)], args: &RunPl
 }
 
 fn print_verdicts(verdicts: &[Verdict], failed: &[(String, String)], args: &RunPlan) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match args.output {
         DrillFormat::Json => {
             serde_json::to_writer_pretty(&mut out, &document(verdicts, failed))?;

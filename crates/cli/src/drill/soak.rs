@@ -61,7 +61,7 @@ pub(crate) fn main(global: &GlobalArgs, args: &SoakArgs) -> anyhow::Result<bool>
 }
 
 fn print_soak(sums: &SoakTotals, args: &SoakArgs) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match args.output {
         DrillFormat::Json => {
             let mut document = json!(sums);

@@ -92,7 +92,7 @@ impl PlaneClient {
                 Ok((submitted.job.into(), submitted.repeated))
             }
             Self::Daemon(daemon) => {
-                // Commands run on the replicas' hosts, so they have their own route, for role admin only.
+                // Commands run on the replicas' hosts, so they have their own route and right.
                 let path: &[&str] = match spec.work {
                     Work::Exec(_) => &["jobs", "commands"],
                     _ => &["jobs"],

@@ -109,19 +109,25 @@ fn open_locks(
     Ok((locks, numbers))
 }
 
+/// The executor of commands, with a guardian. `pass_env` names further variables that they inherit.
+fn command_executor(pass_env: &[String]) -> CommandExecutor {
+    CommandExecutor::with_guardian("/proc/self/exe").pass_env(pass_env)
+}
+
 /// The parts that a daemon needs to serve the plane on its locks; with a replica if wanted.
 pub(crate) fn embed_in_daemon(
     url: &StoreUrl,
     plane_settings: PlaneSettings,
     opened: &UnboundServer,
     replica: bool,
+    pass_env: &[String],
 ) -> anyhow::Result<(Plane, Scheduler, Option<Replica>)> {
     let store = leasehold_plane::open_store(url)?;
     let observers: Vec<Arc<dyn PlaneObserver>> =
         vec![Arc::new(leasehold_plane::events::LogObserver), opened.plane_observer()];
     let random = leasehold_core::rng::OsRandom::shared();
     let plane = Plane::with_observers(opened.locks().clone(), store, plane_settings, random, observers)?;
-    let works = Executors::default().exec(Some(CommandExecutor::with_guardian("/proc/self/exe")));
+    let works = Executors::default().exec(Some(command_executor(pass_env)));
     let replica = replica.then(|| Replica::start(plane.clone(), works.clone()));
     // Share the replica's scheduler: it knows which jobs this process works on.
     let scheduler = match &replica {

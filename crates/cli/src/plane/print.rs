@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 
 use crate::args::ListFormat;
 use crate::lease::table_lines;
+use crate::output;
 
 pub(crate) fn print_line(text: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{text}")?;
-    Ok(())
+    Ok(output::stdout().write_line(text)?)
 }
 
 pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
     // Through a `Value`, whose keys are sorted.
-    writeln!(std::io::stdout(), "{:#}", json!(document))?;
+    writeln!(output::stdout(), "{:#}", json!(document))?;
     Ok(())
 }
 
 pub(crate) fn print_table(heads: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     for line in table_lines(heads.iter().copied(), rows) {
         writeln!(out, "{line}")?;
     }

@@ -9,12 +9,12 @@ use anyhow::Context;
 use clap::Args;
 use leasehold::Holder;
 use leasehold_plane::events::{PlaneEvent, PlaneObserver};
-use leasehold_plane::work::{Executors, exec::CommandExecutor};
+use leasehold_plane::work::Executors;
 use leasehold_plane::{Replica, Settings as PlaneSettings, StateTimeouts};
 use leasehold_server::MetricsListener;
 use serde_json::json;
 
-use super::PlaneStoreArg;
+use super::{PlaneStoreArg, command_executor};
 use crate::config::Settings;
 use crate::message::print_message;
 
@@ -63,6 +63,10 @@ pub(crate) struct ReplicaArgs {
     /// How long ended jobs and runs are kept
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = crate::span::parse)]
     keep: Duration,
+    /// Pass this environment variable to the commands too, besides PATH, HOME, LANG, LC_*, TZ, TMPDIR, USER,
+    /// LOGNAME and SHELL; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pass_env: Vec<String>,
     /// Serve the replica's numbers for Prometheus at /metrics, and /healthz, on this address of this machine
     /// (port 0: any)
     #[arg(long, value_name = "ADDRESS", env = "LEASEHOLD_METRICS_LISTEN")]
@@ -113,7 +117,7 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
             Some(address) => Some(MetricsListener::bind(address, numbers, plane.clone()).await.context("--metrics-listen")?),
             None => None,
         };
-        let works = Executors::default().exec(Some(CommandExecutor::with_guardian("/proc/self/exe")));
+        let works = Executors::default().exec(Some(command_executor(&args.pass_env)));
         print_message(&format!("replica {} is at work", plane.locks().holder()));
         if let Some(scrape) = scraped {
             print_message(&format!("its numbers are at http://{}/metrics", scrape.address()));
@@ -147,6 +151,6 @@ impl PlaneObserver for NotePrinter {
         let (metric, label) = note.metric();
         let line = json!({"metric": metric, "label": label, "note": format!("{note:?}")});
         // A closed pipe must not stop the replica.
-        let _ = writeln!(std::io::stdout(), "{line}");
+        let _ = writeln!(crate::output::stdout(), "{line}");
     }
 }

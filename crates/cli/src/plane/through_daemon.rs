@@ -84,8 +84,12 @@ impl DaemonPlane {
     /// Converts a daemon's refusal to an error with advice.
     fn refusal_error(&self, action: &str, request: &ApiRequest, problem: &Problem) -> RequestError {
         let (url, detail) = (&self.url, first_line(&problem.detail));
-        // The daemon's refusal names the role but not the scope; its route table knows both.
+        // The gate's refusal names the right but not the scope; the route table knows both. A right that
+        // the request needs besides is in the refusal.
         let grant = || {
+            if let Some(grant) = &problem.grant {
+                return grant.clone();
+            }
             let path: Vec<_> = request.path().iter().map(String::as_str).collect();
             let grant = leasehold_server::required_grant(request.method(), &path, request.body());
             grant.unwrap_or_else(|| "admin:*".to_owned())
@@ -97,23 +101,26 @@ impl DaemonPlane {
             ),
             (401, _) => {
                 let grant = grant();
-                let (role, scope) = grant.split_once(':').unwrap_or((&grant, "*"));
+                let (right, scope) = grant.split_once(':').unwrap_or((&grant, "*"));
                 anyhow!(
                     "cannot {action}: the daemon at {url} does not know you: {detail}\n\
-                     it takes an API token with the role {role} on {scope}: put it into a file that only you can read, and \
+                     it takes an API token with the right {right} on {scope}: put it into a file that only you can read, and \
                      add ?token_file=FILE to the URL"
                 )
             }
+            (403, code @ "self_approval") => {
+                return RequestError::Refused { code: code.to_owned(), detail };
+            }
             (403, _) => {
                 let grant = grant();
-                let (role, scope) = grant.split_once(':').unwrap_or((&grant, "*"));
+                let (right, scope) = grant.split_once(':').unwrap_or((&grant, "*"));
                 anyhow!(
                     "cannot {action}: the daemon at {url} refuses: {detail}\n\
-                     it takes the role {role} on {scope}: ask for a token with `--grant {grant}`"
+                     it takes the right {right} on {scope}: ask for a token with `--grant {grant}`"
                 )
             }
             // A limit of the daemon and no refusal of this request: exit code 2 instead of 1.
-            (_, "rate_limited" | "too_many_waiters") => {
+            (_, "rate_limited" | "too_many_bodies" | "too_many_waiters") => {
                 anyhow!("cannot {action}: the daemon at {url} refuses: {detail}")
             }
             (status, code) if is_refusal(status) => {

@@ -11,7 +11,7 @@ use crate::message::print_message;
 
 /// Prints every problem of a file. Returns whether there is none.
 pub(crate) fn main(file: &Path) -> anyhow::Result<bool> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let mut found: Vec<String> = problems(&text, &shown).iter().map(ToString::to_string).collect();

@@ -36,7 +36,7 @@ pub(super) fn print_classes(
         Some(class) => vec![fetch(session, daemon.get::<ClassView>(&["policies", class]))?],
         None => fetch(session, daemon.get::<PolicyList>(&["policies"]))?.classes,
     };
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::output::stdout();
     if output == ReportFormat::Json {
         let classes: Vec<_> = classes.into_iter().map(class_document).collect();
         writeln!(out, "{:#}", json!({ "schema_version": 1, "classes": classes }))?;
@@ -86,7 +86,7 @@ pub(super) fn print_history(settings: &Settings, output: ReportFormat) -> anyhow
         return daemon_required(settings, "tell how policies were changed");
     };
     let changes = fetch(&session, daemon.get::<PolicyChangeList>(&["policy-history"]))?.changes;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::output::stdout();
     if output == ReportFormat::Json {
         let document = |change: &PolicyChangeView| json!({ "at": change.at, "class": change.class, "change": change.change });
         let changes: Vec<_> = changes.iter().map(document).collect();
@@ -94,7 +94,7 @@ pub(super) fn print_history(settings: &Settings, output: ReportFormat) -> anyhow
         return Ok(true);
     }
     for change in changes {
-        writeln!(out, "{}  {}", change.at.unwrap_or_default(), change.change)?;
+        out.write_line(&format!("{}  {}", change.at.unwrap_or_default(), change.change))?;
     }
     Ok(true)
 }

@@ -17,7 +17,7 @@ pub(super) fn main(settings: &Settings, class: Option<&str>, output: ReportForma
     };
     let classes: Vec<ResolvedClass> =
         names.iter().map(|name| book.explain(name, now)).collect::<Result<_, _>>()?;
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     match output {
         ReportFormat::Json => {
             let classes: Vec<_> = classes.iter().map(resolved_document).collect();

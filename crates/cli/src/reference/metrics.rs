@@ -38,6 +38,11 @@ pub(super) fn page() -> String {
             metric.help,
         ]);
     }
+    text += &format!(
+        "\nThe daemon has `leasehold_{}`, a gauge with the label `store`: {}.\n",
+        leasehold_server::DAMAGED_AUDIT_SEGMENTS_METRIC,
+        leasehold_server::DAMAGED_AUDIT_SEGMENTS_HELP
+    );
     text + "\nAlerts and recording rules over them are in `ops/prometheus`, panels in `ops/grafana`; what to do when one fires is in \
             [the runbooks](../operations/alerts.md).\n"
 }

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::Command;
+use leasehold_core::atomic_file::{self, FileAccess};
 
 pub(crate) use cli::page as cli;
 
@@ -35,7 +36,8 @@ pub(crate) fn write(all: &Command, folder: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for (name, text) in pages(all)? {
         let path = folder.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        atomic_file::replace(&path, FileAccess::Umask, text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use super::event_printer::EventPrinter;
 use super::signals::Signals;
 use crate::lease::short_duration;
-use crate::message::print_message;
+use crate::message::{print_message, show_command};
 
 // Shorter waits are not announced: the line would be noise.
 const WAIT_NOTICE_DELAY: Duration = Duration::from_millis(500);
@@ -70,8 +70,8 @@ pub(crate) fn busy_message(busy: &Busy) -> String {
     };
     format!(
         "{busy}; gave up {waited}, the command did not run\n\
-         wait longer with -w, or see `leasehold show {}`",
-        busy.name
+         wait longer with -w, or see `{}`",
+        show_command(busy.name.as_str())
     )
 }
 

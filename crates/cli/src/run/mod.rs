@@ -31,7 +31,7 @@ use self::signals::Signals;
 use self::supervise::RunCommand;
 use crate::config::Settings;
 use crate::exit;
-use crate::message::{error_text, print_message};
+use crate::message::{error_text, print_message, show_command};
 
 pub(crate) fn main(settings: anyhow::Result<Settings>, args: RunArgs) -> ExitCode {
     run_to_exit_code(async { run(&settings?, args).await })
@@ -122,7 +122,8 @@ impl RunSpec {
             (None, false) => args.argv.clone(),
             (None, true) => bail!(
                 "no command: nothing to run under {name}\n\
-                 write it after the name, e.g. leasehold run {name} -- make"
+                 write it after the name, e.g. leasehold run {} -- make",
+                leasehold_core::shell::quote(name.as_str())
             ),
         };
         Ok(Self { name, store: settings.store_url()?, argv })
@@ -166,12 +167,14 @@ pub(crate) fn report_end(
                 // The store did answer, so advice to check the store would mislead.
                 Loss::NotOwned | Loss::Broken | Loss::HealConflict => {
                     format!(
-                        "see who has it now (leasehold show {name}), and what the command had done, before you run it again"
+                        "see who has it now ({}), and what the command had done, before you run it again",
+                        show_command(name.as_str())
                     )
                 }
                 _ => format!(
-                    "see that {} answers (leasehold show {name}), then run it again",
-                    locks.store().describe()
+                    "see that {} answers ({}), then run it again",
+                    locks.store().describe(),
+                    show_command(name.as_str())
                 ),
             };
             print_message(&format!("lost the lease on {name}: {reason}\nthe command {did}\n{next}"));

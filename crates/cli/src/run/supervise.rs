@@ -53,6 +53,7 @@ async fn start_and_watch(
             ("LEASEHOLD_HOLDER", run.holder.into()),
             ("LEASEHOLD_STORE", run.store.expose().into()),
         ],
+        inherited: None,
         streams: Streams::Inherited,
         grace: run.grace,
         helper: Some(HELPER_PROGRAM.into()),

@@ -12,13 +12,14 @@ use crate::plane::PlaneStoreArg;
 /// Arguments of `leasehold serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --tokens, every local user may do everything, and no other machine can reach it: other addresses than
-loopback need --tokens or --client-ca, and a certificate. Browsers are kept to pages of the daemon itself.
+Without --tokens, only the user who starts it may use it, from this machine: a token is made at each start, in
+$XDG_STATE_HOME/leasehold/tokens, where that user's commands find it; `leasehold dashboard` prints a link. Other
+addresses than loopback need --tokens or --client-ca, and a certificate. Browsers are kept to the daemon's pages.
 
 Examples:
   leasehold serve
   leasehold --store redis://127.0.0.1 serve --listen 127.0.0.1:7420 --state /var/lib/leasehold
-  leasehold token new ci --grant hold:job --file tokens.toml
+  leasehold token new ci --grant hold:deploy --file tokens.toml
   leasehold serve --listen 0.0.0.0:7420 --tokens tokens.toml --tls-cert cert.pem --tls-key key.pem
   leasehold --store http://127.0.0.1:7420 run job:42 -- ./work")]
 pub(crate) struct ServeArgs {
@@ -33,6 +34,9 @@ pub(crate) struct ServeArgs {
     /// How many runs one organisation may have under way at once; without it, as many as it likes
     #[arg(long, value_name = "RUNS", requires = "plane", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) admission: Option<u64>,
+    /// Let a client decide about jobs that it submitted itself; without it, another client must
+    #[arg(long, requires = "plane")]
+    pub(crate) allow_self_approval: bool,
     /// Where the daemon keeps what must survive its restart: holds it keeps for clients, history, the audit log
     ///
     /// Without it: $XDG_STATE_HOME/leasehold/daemon, or ~/.local/state/leasehold/daemon.
@@ -47,18 +51,24 @@ pub(crate) struct ServeArgs {
     /// The certificate's key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Take only clients with a certificate that one of these has signed, PEM
+    /// Identify clients by certificates that one of these has signed, PEM; `[[client]]` in --tokens gives them rights
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) client_ca: Option<PathBuf>,
     /// Listen on other addresses than loopback without TLS, because something in front of it speaks TLS
     #[arg(long)]
     pub(crate) plaintext: bool,
+    /// How many connections are open at once; fewer if the limit of open files does not allow them
+    #[arg(long, value_name = "COUNT", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(4..=1_000_000))]
+    pub(crate) max_connections: u32,
     /// The longest that a request waits for a busy name, whatever it asks for
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::span::parse)]
     pub(crate) longest_wait: Duration,
     /// How long requests and holds may take to finish once the daemon is asked to stop
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::span::parse)]
     pub(crate) drain: Duration,
+    /// How many segments of the audit log to keep, each of 16 MiB; the oldest one beyond it is removed
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) audit_segments: u32,
 }
 
 /// Arguments of `leasehold token`.
@@ -74,13 +84,16 @@ pub(crate) enum TokenCommand {
     /// Make an API token: it is printed once; the file keeps its hash
     #[command(after_help = "\
 Examples:
-  (umask 077; leasehold token new ci --grant hold:job --file tokens.toml > ci.token)
+  (umask 077; leasehold token new ci --grant hold:deploy --file tokens.toml > ci.token)
+  leasehold token new payer --grant work:topic:pay --grant hold:res:acme --file tokens.toml
+  leasehold token new ann --grant approve:job:acme --grant read:job:acme --file tokens.toml
   leasehold token new prometheus --grant 'read:*' --expires 2160h --file tokens.toml")]
     New {
         /// Who it is for: a-z, 0-9, `-` and `.`; it stands in logs
         id: String,
-        /// A role on a scope of names: read, hold or admin, e.g. hold:job, hold:res:tenant-1, read:*
-        #[arg(long = "grant", value_name = "ROLE:SCOPE", required = true)]
+        /// A right on a scope of names: read, hold, submit, work, approve, define, command or admin, e.g.
+        /// hold:deploy, submit:job:acme, work:topic:pay, read:*
+        #[arg(long = "grant", value_name = "RIGHT:SCOPE", required = true)]
         grants: Vec<Grant>,
         /// How long it is good for, e.g. 2160h; for ever if not given
         #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
@@ -95,7 +108,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  leasehold audit verify ~/.local/state/leasehold/daemon/audit.jsonl")]
+  leasehold audit verify ~/.local/state/leasehold/daemon
+  leasehold audit verify --key /mnt/safe/audit.key /var/lib/leasehold/daemon")]
 pub(crate) struct AuditArgs {
     #[command(subcommand)]
     pub(crate) command: AuditCommand,
@@ -104,9 +118,14 @@ pub(crate) struct AuditArgs {
 /// What to do with a daemon's audit log.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Check that no line was changed, taken out or put in: exit code 0 good, 1 not, 2 error
+    /// Check that no line was changed, removed or inserted: exit code 0 good, 1 not, 2 error
+    ///
+    /// Reads all segments of the log, and from daemon.db where the log must end. The daemon may be running.
     Verify {
-        /// The file: audit.jsonl in the daemon's state folder
-        file: PathBuf,
+        /// The daemon's state folder, or audit.jsonl in it
+        path: PathBuf,
+        /// The key of the log, if it is kept elsewhere than in audit.key in the state folder
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
     },
 }

@@ -1,26 +1,29 @@
-//! `leasehold audit`: verify the hash chain of a daemon's audit log.
+//! `leasehold audit`: verify the chain of a daemon's audit log.
 
 use std::io::Write;
 
-use leasehold_server::verify_audit;
+use leasehold_server::{AuditError, verify_audit};
 
 use super::AuditArgs;
 use super::args::AuditCommand;
 
-/// Checks an audit log. Returns whether its hash chain is intact.
+/// Checks an audit log. Returns whether its chain is intact.
 pub(crate) fn main(args: &AuditArgs) -> anyhow::Result<bool> {
-    let AuditCommand::Verify { file } = &args.command;
+    let AuditCommand::Verify { path, key } = &args.command;
+    let shown = path.display();
     // A missing file is an error (2), not a broken chain (1).
-    std::fs::metadata(file).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
-    let mut out = std::io::stdout().lock();
-    match verify_audit(file) {
+    std::fs::metadata(path).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
+    let mut out = crate::output::stdout();
+    match verify_audit(path, key.as_deref()) {
         Ok(verified) => {
-            writeln!(out, "{}: {} lines, nothing was changed", file.display(), verified.lines)?;
+            let (lines, segments) = (verified.lines, verified.segments);
+            writeln!(out, "{shown}: {lines} lines, nothing was changed (segments: {segments})")?;
             Ok(true)
         }
-        Err(broken) => {
-            writeln!(out, "{}: {broken}", file.display())?;
+        Err(AuditError::Broken(why)) => {
+            writeln!(out, "{shown}: {why}")?;
             Ok(false)
         }
+        Err(other) => Err(anyhow::anyhow!("{other}")),
     }
 }

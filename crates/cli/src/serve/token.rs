@@ -1,14 +1,16 @@
 //! `leasehold token`: create API tokens for the daemon.
 
-use std::fs::OpenOptions;
+use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use leasehold::clock::{BootClock, Clock};
+use leasehold_core::atomic_file::{FileAccess, folder_of, replace_durably};
 use leasehold_core::rng::OsRandom;
 use leasehold_server::auth::{NewToken, Tokens};
+use rustix::fs::FlockOperation;
 
 use super::TokenArgs;
 use super::args::TokenCommand;
@@ -19,28 +21,34 @@ pub(crate) fn main(args: TokenArgs) -> anyhow::Result<bool> {
     let TokenCommand::New { id, grants, expires, file } = args.command;
     let shown = file.display();
     let expires = expires.map(|lasting| expiry_time(BootClock.wall(), lasting)).transpose()?;
-    if file.exists() {
-        // Refuse to append to a file that the daemon could not read.
-        Tokens::open(&file, BootClock::shared())?;
-    }
     let new = NewToken::make(&id, &grants, expires, &OsRandom).map_err(anyhow::Error::msg)?;
-    let before = std::fs::read_to_string(&file).unwrap_or_default();
-    let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(&file)
-        .and_then(|mut out| out.write_all(format!("{gap}{}", new.entry).as_bytes()))
-        .with_context(|| format!("cannot write {shown}"))?;
-    if let Err(error) = Tokens::open(&file, BootClock::shared()) {
-        // The new entry made the file invalid, e.g. by a duplicate id: restore it.
-        std::fs::write(&file, before).with_context(|| format!("cannot restore {shown}"))?;
-        return Err(error.into());
-    }
-    writeln!(std::io::stdout(), "{}", new.token)?;
+    add_entry(&file, &new.entry).with_context(|| format!("nothing was added to {shown}"))?;
+    writeln!(crate::output::script_stdout(), "{}", new.token)?;
     print_message(&format!("{id} is in {shown} now; its token is shown this once only"));
     Ok(true)
+}
+
+/// Adds an entry to the tokens file. The file is replaced as a whole: a daemon that reads it meanwhile
+/// sees all entries of before or all of after.
+fn add_entry(file: &Path, entry: &str) -> anyhow::Result<()> {
+    // The file behind a link is replaced, not the link.
+    let path = if fs::symlink_metadata(file).is_ok() { file.canonicalize()? } else { file.to_owned() };
+    // The folder is locked, because the file itself is another one after each change.
+    let folder = File::open(folder_of(&path))?;
+    rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
+    let before = match fs::read_to_string(&path) {
+        Ok(text) => {
+            // Also refuses a file that others can read, as the daemon would.
+            Tokens::open(&path, BootClock::shared())?;
+            text
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let gap = if before.is_empty() || before.ends_with("\n\n") { "" } else { "\n" };
+    let text = format!("{before}{gap}{entry}");
+    Tokens::check(&path, &text)?;
+    Ok(replace_durably(&path, FileAccess::PrivateKept, text.as_bytes())?)
 }
 
 /// The end of a token's validity.

@@ -51,7 +51,7 @@ pub(crate) struct TopArgs {
 
 /// Runs until the user quits; prints one list if there is no terminal.
 pub(crate) fn main(settings: &Settings, args: &TopArgs) -> anyhow::Result<bool> {
-    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+    if !crate::output::is_terminal() || !std::io::stdin().is_terminal() {
         let session = StoreSession::open(settings)?;
         let listing = session.list(&args.prefix, poll::MAX_LISTED_LOCKS)?;
         print_leases(&listing.leases, listing.truncated, ListFormat::Wide)?;

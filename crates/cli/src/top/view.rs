@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use leasehold::clock::Moment;
 use leasehold::store::Lease;
+use leasehold_core::types::is_invisible;
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -29,6 +31,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Moment, colour: bo
     draw_locks(frame, locks, model, now, colour);
     draw_events(frame, news, model, colour);
     frame.render_widget(key_help(model), foot);
+    replace_invisible(frame.buffer_mut());
+}
+
+/// ratatui drops control characters. Invisible ones would remain, and some reverse the direction of the line.
+fn replace_invisible(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if cell.symbol().contains(is_invisible) {
+            cell.set_symbol("\u{fffd}");
+        }
+    }
 }
 
 fn colour_style(colour: bool, with: Color) -> Style {

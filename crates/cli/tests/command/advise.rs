@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::fixture::{Fixture, eventually, exit_code, stderr_of, stdout_of, uptime};
+use crate::fixture::{Fixture, eventually, exit_code, owner_url, stderr_of, stdout_of, uptime};
 
 /// 1,000 holds: 18 s at the 99th percentile.
 fn hold_samples() -> String {
@@ -139,7 +139,7 @@ fn advice_from_a_recorded_workload_holds() {
     // 320 holds of 20 to 200 ms, 16 at a time.
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let locks = leasehold::open(&url).build().await.unwrap();
+        let locks = leasehold::open(owner_url(&url)).build().await.unwrap();
         let crews = (0..16).map(|crew| {
             let locks = locks.clone();
             tokio::spawn(async move {

@@ -97,6 +97,7 @@ fn free_names_missing_reasons_and_a_record_that_cannot_be_written() {
     }
     assert_eq!(exit_code(&fixture.run(&["acquire", "demo", "--token-file", "t"])), 0);
     fixture.write("leasehold.toml", "audit_file = \"/proc/nowhere/audit\"\n");
+    assert_eq!(exit_code(&fixture.run(&["config", "trust"])), 0);
     let refused = fixture.run(&["break", "demo", "--reason", "x", "--wait", "0s"]);
     assert_eq!(exit_code(&refused), 2, "{}", stderr_of(&refused));
     assert!(

@@ -27,13 +27,13 @@ fn precedence_is_flags_environment_folder_user_defaults() {
     assert!(value.ends_with("/.local/state/leasehold/leasehold.db"), "{value}");
     assert_eq!(from, "default");
 
-    std::fs::create_dir_all(fixture.path(".config/leasehold")).unwrap();
-    fixture.write(".config/leasehold/config.toml", "# mine\nstore = \"sqlite:user.db\"\ntimeout = \"7s\"\n");
+    fixture.write_user_config("# mine\nstore = \"sqlite:user.db\"\ntimeout = \"7s\"\n");
     let (value, from) = origin(&run(&fixture, &show));
     assert_eq!(value, "sqlite:user.db");
     assert!(from.ends_with(".config/leasehold/config.toml:2"), "{from}");
 
     fixture.write("leasehold.toml", "store = \"sqlite:here.db\"\n[class.report]\nttl = \"45s\"\n");
+    assert_eq!(exit_code(&run(&fixture, &["config", "trust"])), 0);
     assert_eq!(origin(&run(&fixture, &show)), ("sqlite:here.db".into(), "leasehold.toml:1".into()));
     let text = stdout_of(&run(&fixture, &["config", "show", "--origin"]));
     assert!(text.contains("7s") && text.contains("config.toml:3"), "{text}");
@@ -63,6 +63,8 @@ fn precedence_is_flags_environment_folder_user_defaults() {
 fn secrets_in_urls_are_not_shown() {
     let fixture = Fixture::sqlite();
     fixture.write("leasehold.toml", "store = \"redis://app:hunter2@127.0.0.1:1/0\"\n");
+    let trusted = run(&fixture, &["config", "trust"]);
+    assert!(stderr_of(&trusted).contains("***") && !stderr_of(&trusted).contains("hunter2"));
     for args in
         [&["config", "show"][..], &["config", "show", "-o", "json", "--origin"], &["list"], &["doctor"]]
     {
@@ -83,6 +85,8 @@ fn mistakes_are_named_with_line_and_suggestion() {
         ("store = \n", "is not TOML"),
     ] {
         fixture.write("leasehold.toml", text);
+        // The store of the fourth is taken only from a trusted file; the others cannot be trusted.
+        run(&fixture, &["config", "trust"]);
         let output = run(&fixture, &["list"]);
         let message = stderr_of(&output);
         assert_eq!((exit_code(&output), stdout_of(&output).as_str()), (2, ""), "{text}: {message}");

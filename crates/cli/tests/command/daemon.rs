@@ -131,7 +131,7 @@ fn break_refuses_live_holders_and_ends_dead_ones() {
     let log = daemon.behind.read(".local/state/leasehold/daemon/audit.jsonl");
     let told: Vec<_> = log
         .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| parse_valid("audit-log", line))
         .filter(|line| line["action"].as_str().unwrap().starts_with("break"))
         .map(|line| {
             let what = [&line["name"], &line["action"]].map(|word| word.as_str().unwrap().to_owned());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::fixture::{Fixture, RunningProcess, eventually, exit_code, stderr_of};
+use crate::fixture::{Fixture, RunningProcess, eventually, exit_code, owner_header, owner_url, stderr_of};
 use leasehold::clock::{BootClock, Clock, ClockExt, Moment};
 use leasehold::{Acquired, Error};
 use rustix::process::Signal;
@@ -43,13 +43,18 @@ fn send_request(
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{kind}content-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{}\r\nconnection: close\r\n{kind}content-length: {length}\r\n\r\n{body}",
+        owner_header(address)
     )?;
     let mut all = String::new();
     stream.read_to_string(&mut all)?;
     let cut = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
     let (head, text) = all.split_once("\r\n\r\n").ok_or_else(cut)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut)?;
+    if status == 401 {
+        // The daemon was started again after its token was read here; nothing was done.
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
     Ok((status, serde_json::from_str(text).map_err(|_| cut())?))
 }
 
@@ -99,7 +104,7 @@ impl GrantRecord {
 
 /// A client that renews its own lease, like a program with the library.
 async fn client_kept(url: String, number: u64, record: Arc<GrantRecord>) {
-    let locks = leasehold::open(url)
+    let locks = leasehold::open(owner_url(&url))
         .holder(leasehold::Holder::new(&format!("c{number}")).unwrap())
         .without_log()
         .build()

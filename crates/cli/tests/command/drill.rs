@@ -166,7 +166,7 @@ fn sizes_are_checked_before_anything_is_started() {
     let (code, _, err) = run_leasehold(&["drill", "soak", "--every", "10ms"]);
     assert_eq!(code, 2, "{err}");
     // These drills do not run on a user's store at all.
-    for verb in ["faults", "soak", "plane"] {
+    for verb in ["faults", "soak", "plane", "hostile-clients"] {
         let (code, _, err) = run_leasehold(&["--store", "redis://127.0.0.1:1", "drill", verb]);
         assert_eq!(code, 2, "{err}");
         assert!(err.contains("throw-away"), "{err}");
@@ -383,4 +383,12 @@ fn the_proxy_prints_its_address_and_ends_with_ctrl_c() {
     kill(Pid::from_raw(proxy.id().cast_signed()), Signal::SIGINT).unwrap();
     assert_eq!(proxy.wait().unwrap().code(), Some(0));
     assert!(std::net::TcpStream::connect(line.trim()).is_err(), "nothing listens any more");
+}
+
+/// A small attack on a real daemon costs the other tenant no renewal.
+#[test]
+fn hostile_clients_cost_another_tenant_nothing() {
+    let (code, out, err) = run_leasehold(&["drill", "hostile-clients", "--scale", "0.01"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains(" 0 missed") && out.contains("every promise was kept"), "{out}");
 }

@@ -107,9 +107,10 @@ fn a_lost_lock_is_reported_as_lost() {
 fn a_renewal_whose_token_file_cannot_be_rewritten_is_a_success() {
     let fixture = Fixture::sqlite();
     assert_eq!(exit_code(&fixture.run(&["acquire", "demo", "--ttl", "1m", "--token-file", "t"])), 0);
-    // A folder stands where the new file would be written, which also stops a superuser.
-    std::fs::create_dir_all(fixture.path("t.new/in-the-way")).unwrap();
-    let renewed = fixture.run(&["renew", "--ttl", "10m", "--token-file", "t", "-o", "json"]);
+    // The file can be read by this path, but no file can be created beside it, not even by a superuser.
+    let mut renew =
+        fixture.command(&["renew", "--ttl", "10m", "--token-file", "/proc/self/fd/0", "-o", "json"]);
+    let renewed = renew.stdin(std::fs::File::open(fixture.path("t")).unwrap()).output().unwrap();
     assert_eq!(exit_code(&renewed), 0, "{}", stderr_of(&renewed));
     let json = parse_valid("renew", &stdout_of(&renewed));
     assert_eq!(json["renewed"], true);

@@ -2,6 +2,7 @@
 //! takes minutes.
 
 mod advise;
+mod audit;
 mod book;
 mod breaking;
 mod cli_properties;
@@ -18,6 +19,9 @@ mod guardian;
 mod hold;
 mod list;
 mod ops;
+mod ops_kubernetes;
+mod ops_systemd;
+mod owner;
 mod pages;
 mod plane;
 mod plane_remote;
@@ -29,8 +33,10 @@ mod refusals;
 mod run;
 mod schema;
 mod secrets;
+mod security;
 mod serve;
 mod signals;
 mod trace;
 mod transcripts;
+mod trust;
 mod watch;

@@ -1,4 +1,4 @@
-//! The files in `ops/` work with the program: units are started as written, and a real Prometheus scrapes it.
+//! The rules in `ops/prometheus` work with the program: a real Prometheus scrapes it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, and what they share")]
 
@@ -7,13 +7,16 @@ use std::process::{Child, Command, Stdio};
 
 use crate::fixture::{Fixture, RunningProcess, eventually, exit_code, stderr_of, stdout_of};
 
-const UNIT: &str = include_str!("../../../../ops/systemd/leasehold.service");
-const DEPLOYMENT: &str = include_str!("../../../../ops/kubernetes/deployment.yaml");
-
 /// Starts the daemon with these arguments and waits for its address.
 fn daemon(fixture: &Fixture, words: &[String]) -> (RunningProcess, String) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let running = fixture.start(&words);
+    let url = wait_for_url(&running);
+    (running, url)
+}
+
+/// Waits until the daemon says where it listens.
+pub(crate) fn wait_for_url(running: &RunningProcess) -> String {
     let mut url = None;
     eventually("the daemon", || {
         let message = running.stdout() + &running.stderr();
@@ -23,11 +26,11 @@ fn daemon(fixture: &Fixture, words: &[String]) -> (RunningProcess, String) {
             .map(|url| url.trim_end_matches(['.', ',']).to_owned());
         url.is_some()
     });
-    (running, url.unwrap())
+    url.unwrap()
 }
 
 /// Requests a URL with curl; returns status and body.
-fn get(fixture: &Fixture, url: &str, more: &[&str]) -> (u16, String) {
+pub(crate) fn get(fixture: &Fixture, url: &str, more: &[&str]) -> (u16, String) {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "-m", "20", "-w", "\n%{http_code}"]).args(more).arg(url).current_dir(fixture.path("."));
     let output = curl.output().expect("curl is needed: install the package curl");
@@ -37,74 +40,10 @@ fn get(fixture: &Fixture, url: &str, more: &[&str]) -> (u16, String) {
 }
 
 /// Creates a tokens file with one admin token, and returns that token.
-fn new_tokens_file(fixture: &Fixture, file: &str) -> String {
+pub(crate) fn new_tokens_file(fixture: &Fixture, file: &str) -> String {
     let made = fixture.run(&["token", "new", "ops", "--grant", "admin:*", "--file", file]);
     assert_eq!(exit_code(&made), 0, "{}", stderr_of(&made));
     stdout_of(&made).trim().to_owned()
-}
-
-#[test]
-fn the_systemd_unit_starts_the_daemon() {
-    let fixture = Fixture::sqlite();
-    let token = new_tokens_file(&fixture, "tokens.toml");
-    let command = UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let here = fixture.path(".").display().to_string();
-    let words = command
-        .replace("127.0.0.1:7420", "127.0.0.1:0")
-        .replace("${CREDENTIALS_DIRECTORY}", &here)
-        .replace("/var/lib/leasehold", &here);
-    let words: Vec<String> = words.split_whitespace().skip(1).map(str::to_owned).collect();
-    let (mut running, url) = daemon(&fixture, &words);
-    assert_eq!(get(&fixture, &format!("{url}/readyz"), &[]).0, 200);
-    assert_eq!(get(&fixture, &format!("{url}/v1/locks"), &[]).0, 401);
-    let bearer = format!("authorization: Bearer {token}");
-    assert_eq!(get(&fixture, &format!("{url}/v1/locks"), &["-H", &bearer]).0, 200);
-    // The unit's stop signal drains the daemon and ends it with success.
-    running.signal(rustix::process::Signal::TERM);
-    assert_eq!(running.wait_exit_code(), 0, "{}", running.stderr());
-}
-
-#[test]
-fn the_deployment_starts_the_daemon_and_its_probes_succeed() {
-    let fixture = Fixture::sqlite();
-    new_tokens_file(&fixture, "tokens.toml");
-    let made = Command::new("openssl")
-        .args(
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
-                .split(' '),
-        )
-        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"])
-        .current_dir(fixture.path("."))
-        .stderr(Stdio::null())
-        .status()
-        .expect("openssl is needed: install the package openssl");
-    assert!(made.success());
-    let here = fixture.path(".").display().to_string();
-    let words: Vec<String> = DEPLOYMENT
-        .split("args:")
-        .nth(1)
-        .unwrap()
-        .lines()
-        .skip(1)
-        .map_while(|line| line.trim().strip_prefix("- "))
-        .map(|word| {
-            word.replace("0.0.0.0:7420", "127.0.0.1:0")
-                .replace("/var/lib/leasehold", &here)
-                .replace("/var/run/leasehold", &here)
-                .replace("/etc/leasehold/tls", &here)
-        })
-        .collect();
-    assert!(words.len() >= 7, "{words:?}");
-    let (running, url) = daemon(&fixture, &words);
-    let paths: Vec<&str> =
-        DEPLOYMENT.split("httpGet: { path: ").skip(1).map(|rest| rest.split(',').next().unwrap()).collect();
-    assert_eq!(paths, ["/healthz", "/readyz", "/healthz"]);
-    for path in paths {
-        // Like the kubelet, which does not verify certificates.
-        let (status, body) = get(&fixture, &format!("{url}{path}"), &["-k"]);
-        assert_eq!(status, 200, "{path}: {body}");
-    }
-    drop(running);
 }
 
 /// A Prometheus process that is killed at the end of the test.
@@ -134,7 +73,9 @@ fn prometheus_scrapes_leasehold_dev_and_loads_the_rules() {
         &format!(
             "global: {{ scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms }}\n\
              rule_files: ['{rules}/recording.yml', '{rules}/alerts.yml']\n\
-             scrape_configs:\n  - job_name: leasehold\n    static_configs: [{{ targets: ['{}'] }}]\n",
+             scrape_configs:\n  - job_name: leasehold\n    authorization: {{ credentials_file: '{}' }}\n    \
+             static_configs: [{{ targets: ['{}'] }}]\n",
+            fixture.path(".local/state/leasehold/tokens").join(url.trim_start_matches("http://")).display(),
             url.trim_start_matches("http://")
         ),
     );

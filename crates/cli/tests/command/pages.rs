@@ -58,7 +58,7 @@ fn every_verb_has_examples_and_a_manual_page() {
 }
 
 /// The completions that a shell requests on TAB.
-fn complete(fixture: &Fixture, words: &[&str]) -> Vec<String> {
+pub(crate) fn complete(fixture: &Fixture, words: &[&str]) -> Vec<String> {
     let mut args = vec!["--", "leasehold"];
     args.extend(words);
     let mut command = fixture.command(&args);
@@ -87,8 +87,8 @@ fn current_names_and_classes_are_completed() {
     let elsewhere = format!("sqlite:{}", fixture.path("elsewhere.db").display());
     assert_eq!(complete(&fixture, &["--store", &elsewhere, "show", "job:"]), Vec::<String>::new());
     assert_eq!(complete(&fixture, &["show", "--store", &elsewhere, "job:"]), Vec::<String>::new());
-    fixture.write("leasehold.toml", "[class.workshop]\nttl = \"45s\"\n");
-    let classes = complete(&fixture, &["run", "--class", "work"]);
+    fixture.write("classes.toml", "[class.workshop]\nttl = \"45s\"\n");
+    let classes = complete(&fixture, &["--policies", "classes.toml", "run", "--class", "work"]);
     assert_eq!(classes, ["workflow", "workflow-critical", "workshop"]);
     assert!(complete(&fixture, &["dr"]).contains(&"drill".to_owned()));
     // An unavailable store gives no completions and no error.

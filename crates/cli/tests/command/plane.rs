@@ -312,6 +312,25 @@ fn a_run_waits_for_a_person_and_can_be_watched_and_rerun() {
 }
 
 /// A short version of the proof; `scripts/plane-proof` runs it in full.
+/// Finding 16 of the security review: secrets of the replica stay with the replica.
+#[test]
+fn finding_16_commands_get_the_variables_that_the_replica_passes() {
+    let fixture = Fixture::sqlite();
+    let words = ["plane", "replica", "--poll", "400ms", "--pass-env", "REGION", "--pass-env", "ZONE"];
+    let replica = fixture.start_with(&words, |command| {
+        command.env("REGION", "eu").env("ZONE", "b").env("DATABASE_PASSWORD", "hunter2");
+    });
+    replica.wait_for_stderr("is at work");
+    submit(&fixture, &["--id", "env", "--", "sh", "-c", "env > seen.tmp; mv seen.tmp seen"]);
+    eventually("the command", || fixture.path("seen").exists());
+    let seen = fixture.read("seen");
+    assert!(
+        seen.contains("REGION=eu") && seen.contains("ZONE=b") && seen.contains("LEASEHOLD_JOB=env"),
+        "{seen}"
+    );
+    assert!(!seen.contains("hunter2") && !seen.contains("LEASEHOLD_STORE"), "{seen}");
+}
+
 #[test]
 fn replicas_break_in_turn_and_every_job_ends_once() {
     let fixture = Fixture::sqlite();

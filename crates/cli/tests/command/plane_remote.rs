@@ -56,7 +56,7 @@ impl PlaneUnderTest {
     }
 }
 
-/// Masks the parts that may differ between two planes: times, fences, and the serving process.
+/// Masks the parts that may differ between two planes: times, fences, principals, and the serving process.
 fn masked(text: &str, server: &str) -> String {
     if let Ok(mut document) = serde_json::from_str::<Value>(text)
         && (document.is_object() || document.is_array())
@@ -88,8 +88,10 @@ fn mask_server_name(text: &str, server: &str) -> String {
 fn mask(value: &mut Value, server: &str) {
     match value {
         Value::Object(fields) => {
+            fields.remove("self_approval");
             for (name, field) in fields {
-                if name.ends_with("_ms") || name == "fence" && !field.is_null() {
+                let principal = ["principal", "submitted_by", "started_by"].contains(&name.as_str());
+                if principal || name.ends_with("_ms") || name == "fence" && !field.is_null() {
                     *field = "#".into();
                 }
                 mask(field, server);
@@ -121,6 +123,11 @@ impl ComparedPlanes {
         });
         assert_eq!(all[0], all[1], "store and daemon");
         all[1].clone()
+    }
+
+    fn snapshot_of(&self, job: &str) -> String {
+        let shown = self.assert_same(&["job", "get", job, "-o", "json"], 0).0;
+        serde_json::from_str::<Value>(&shown).unwrap()["snapshot"].as_str().unwrap().to_owned()
     }
 
     fn until(&self, kind: &str, id: &str, state: &str) {
@@ -183,16 +190,21 @@ fn jobs_and_approvals_are_the_same_through_a_daemon() {
         let words = ["approval", verb, "asked", "--by", "ann", "--reason", "seen"];
         both.assert_same(&[&words[..], more].concat(), ends).1
     };
-    let told = decide("repair", &["--payload", "{\"n\": 2}"], 0);
+    let told = decide("approve", &[], 2);
+    assert!(told.contains("JOB@SNAPSHOT") && told.contains("approval list -o name"), "{told}");
+    let snapshot = both.snapshot_of("asked");
+    let told = decide("repair", &["--snapshot", &snapshot, "--payload", "{\"n\": 2}"], 0);
     let snapshot = told.rsplit(' ').next().unwrap().to_owned();
     let told = decide("approve", &["--snapshot", "0000000000000000"], 1);
     assert!(told.starts_with("leasehold: stale_snapshot: "), "{told}");
     decide("approve", &["--snapshot", &snapshot], 0);
     both.until("job", "asked", "SUCCEEDED");
-    let told = decide("reject", &[], 1);
+    let told = decide("reject", &["--snapshot", &snapshot], 1);
     assert!(told.starts_with("leasehold: already_approved: job asked was approved by ann"), "{told}");
     both.assert_same(&["job", "submit", "--id", "no", "--requires-approval", "--", "true"], 0);
-    both.assert_same(&["approval", "reject", "no", "--by", "ann", "--reason", "no need"], 0);
+    let (listed, _) = both.assert_same(&["approval", "list", "-o", "name"], 0);
+    assert_eq!(listed, format!("no@{}", both.snapshot_of("no")));
+    both.assert_same(&["approval", "reject", &listed, "--by", "ann", "--reason", "no need"], 0);
     both.assert_same(&["job", "get", "no"], 0);
 
     // Cancelled while waiting, while running, and too late.
@@ -218,8 +230,8 @@ fn jobs_and_approvals_are_the_same_through_a_daemon() {
     for (words, ends, wanted) in [
         (&["job", "get", "nobody"][..], 1, "not_found: there is no job nobody"),
         (&["job", "cancel", "nobody"], 1, "not_found: "),
-        (&["approval", "approve", "nobody", "--by", "a", "--reason", "b"], 1, "not_found: "),
-        (&["approval", "approve", "x", "--by", "a", "--reason", " "], 2, "reason"),
+        (&["approval", "approve", "nobody@0", "--by", "a", "--reason", "b"], 1, "not_found: "),
+        (&["approval", "approve", "x@0", "--by", "a", "--reason", " "], 2, "reason"),
         (&["job", "submit", "--attempts", "0", "--", "x"], 2, "attempts \"0\": must be from 1 to 100"),
         (&["job", "submit", "--class", "nope", "--", "x"], 2, "there is no such class"),
         (&["job", "submit", "--payload", "{", "--", "x"], 2, "--payload is not JSON"),
@@ -256,7 +268,7 @@ fn workflows_are_the_same_through_a_daemon() {
     assert!(told.starts_with("leasehold: not_found: "), "{told}");
     for world in [&both.stored, &both.served] {
         eventually("the question", || {
-            stdout_of(&world.run(&["approval", "list", "-o", "name"])) == "r.ask.1\n"
+            stdout_of(&world.run(&["approval", "list", "-o", "name"])).starts_with("r.ask~1@")
         });
     }
     both.until("workflow", "r", "RUNNING");
@@ -268,7 +280,8 @@ fn workflows_are_the_same_through_a_daemon() {
     for running in &watching {
         eventually("the beginning", || running.stdout().contains("ask running"));
     }
-    both.assert_same(&["approval", "approve", "r.ask.1", "--by", "ann", "--reason", "go"], 0);
+    let waiting = format!("r.ask~1@{}", both.snapshot_of("r.ask~1"));
+    both.assert_same(&["approval", "approve", &waiting, "--by", "ann", "--reason", "go"], 0);
     let watched = watching.map(|mut running| {
         assert_eq!(running.wait_exit_code(), 0, "{}", running.stderr());
         running.stdout()
@@ -277,7 +290,7 @@ fn workflows_are_the_same_through_a_daemon() {
     let once = watched[1].lines().filter(|line| line.contains("ask running"));
     assert_eq!(once.count(), 1, "each event once: {}", watched[1]);
     let (shown, _) = both.assert_same(&["workflow", "get", "r"], 0);
-    assert!(shown.contains("r w SUCCEEDED") && shown.contains("go done 1 r.go.1"), "{shown}");
+    assert!(shown.contains("r w SUCCEEDED") && shown.contains("go done 1 r.go~1"), "{shown}");
     both.assert_same(&["workflow", "get", "r", "-o", "json"], 0);
     both.assert_same(&["workflow", "watch", "r"], 0);
     let (_, told) = both.assert_same(&["workflow", "cancel", "r"], 1);
@@ -287,7 +300,7 @@ fn workflows_are_the_same_through_a_daemon() {
     both.assert_same(&["workflow", "rerun", "r", "--from", "go"], 0);
     for world in [&both.stored, &both.served] {
         eventually("the second attempt", || {
-            world.masked(&stdout_of(&world.run(&["workflow", "get", "r"]))).contains("go done 2 r.go.2")
+            world.masked(&stdout_of(&world.run(&["workflow", "get", "r"]))).contains("go done 2 r.go~2")
         });
     }
     assert_eq!(both.assert_same(&["workflow", "start", "w", "--id", "off"], 0).0, "off");
@@ -310,13 +323,16 @@ fn assert_error_form(out: &Output, wanted: &[&str]) {
 }
 
 #[test]
-fn a_missing_role_is_named_in_the_error() {
+fn a_missing_right_is_named_in_the_error() {
     let behind = Fixture::sqlite();
     let mut fronts = Vec::new();
     for (name, grants) in [
         ("reader", &["read:job", "read:run"][..]),
-        ("holder", &["hold:job", "hold:run"]),
-        ("boss", &["admin:job", "admin:workflow", "hold:run", "hold:res"]),
+        (
+            "holder",
+            &["submit:job", "submit:topic", "approve:job", "submit:run", "submit:workflow", "submit:org"],
+        ),
+        ("boss", &["admin:job", "admin:topic", "admin:workflow", "hold:res"]),
     ] {
         let mut words = vec!["token", "new", name, "--file", "tokens.toml"];
         words.extend(grants.iter().flat_map(|&grant| ["--grant", grant]));
@@ -349,25 +365,27 @@ fn a_missing_role_is_named_in_the_error() {
     let submit = ["job", "submit", "--id", "a", "--", "true"];
     let pull = ["job", "submit", "--id", "p", "--pull", "t"];
     let apply = ["workflow", "apply", "w.toml"];
-    let decide = ["approval", "approve", "a", "--by", "ann", "--reason", "seen"];
+    let decide = ["approval", "approve", "a@0", "--by", "ann", "--reason", "seen"];
 
     assert_error_form(
         &nobody.run(&["job", "list"]),
-        &["cannot list the jobs", "does not know you", "role read on job", "token_file"],
+        &["cannot list the jobs", "does not know you", "right read on job", "token_file"],
     );
     assert_eq!(exit_code(&reader.run(&["job", "list"])), 0);
     for (who, words, wanted) in [
-        (&reader, &pull[..], "role hold on job:p"),
-        (&reader, &submit, "role admin on job:a"),
-        (&reader, &["job", "cancel", "a"], "role hold on job:a"),
-        (&reader, &decide, "role hold on job:a"),
-        (&reader, &["workflow", "start", "w", "--id", "r"], "role hold on run:r"),
-        (&reader, &["workflow", "cancel", "r"], "role hold on run:r"),
-        (&reader, &["workflow", "rerun", "r", "--from", "go"], "role hold on run:r"),
-        (&holder, &submit, "role admin on job:a"),
-        (&holder, &["job", "submit", "--", "true"], "role admin on job:"),
-        (&holder, &["job", "retry", "a"], "role admin on job:a"),
-        (&reader, &apply, "--grant admin:workflow"),
+        (&reader, &pull[..], "right submit on job:p"),
+        (&reader, &submit, "right command on job:a"),
+        (&reader, &["job", "cancel", "a"], "right submit on job:a"),
+        (&reader, &["job", "retry", "a"], "right submit on job:a"),
+        (&reader, &decide, "right approve on job:a"),
+        (&reader, &["workflow", "start", "w", "--id", "r"], "right submit on run:r"),
+        (&reader, &["workflow", "cancel", "r"], "right submit on run:r"),
+        (&reader, &["workflow", "rerun", "r", "--from", "go"], "right submit on run:r"),
+        (&holder, &submit, "right command on job:a"),
+        (&holder, &["job", "submit", "--", "true"], "right command on job:"),
+        (&holder, &apply, "--grant define:workflow:w"),
+        // Not the right of the route, but one that the workflow takes besides.
+        (&boss, &["workflow", "start", "w", "--id", "r"], "right submit on run:r"),
     ] {
         let words: Vec<_> = words
             .iter()
@@ -384,6 +402,11 @@ fn a_missing_role_is_named_in_the_error() {
     assert_eq!(exit_code(&holder.run(&pull)), 0);
     let held = [&submit[..2], &["--requires-approval"], &submit[2..]].concat();
     assert_eq!(exit_code(&boss.run(&held)), 0);
+    let listed = stdout_of(&boss.run(&["approval", "list", "-o", "name"]));
+    let decide = [&decide[..2], &[listed.trim()], &decide[3..]].concat();
+    let own = boss.run(&decide);
+    assert_eq!(exit_code(&own), 1, "{}", stderr_of(&own));
+    assert!(stderr_of(&own).contains("self_approval: you submitted job a"), "{}", stderr_of(&own));
     assert_eq!(exit_code(&holder.run(&decide)), 0);
     let again = boss.run(&decide);
     assert_eq!(exit_code(&again), 1);
@@ -449,7 +472,7 @@ fn a_daemon_without_a_plane_or_a_response_is_reported() {
         &["job", "submit", "--", "true"][..],
         &["workflow", "list"],
         &["workflow", "watch", "x"],
-        &["approval", "reject", "x", "--by", "a", "--reason", "b"],
+        &["approval", "reject", "x@0", "--by", "a", "--reason", "b"],
     ] {
         assert_error_form(&front.run(words), &["cannot ", &url, "Connection refused", "leasehold doctor"]);
     }
@@ -459,7 +482,7 @@ fn a_daemon_without_a_plane_or_a_response_is_reported() {
 #[test]
 fn an_unresponsive_store_is_reported_once_with_advice() {
     let fixture = Fixture::with_store("redis://127.0.0.1:1");
-    for words in [&["approval", "approve", "x", "--by", "a", "--reason", "b"][..], &["job", "list"]] {
+    for words in [&["approval", "approve", "x@0", "--by", "a", "--reason", "b"][..], &["job", "list"]] {
         assert_error_form(&fixture.run(words), &["cannot ", "redis://127.0.0.1:1", "leasehold doctor"]);
     }
 }

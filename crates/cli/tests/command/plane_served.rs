@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 
-use crate::fixture::{Fixture, RunningProcess, eventually, is_running};
+use crate::fixture::{Fixture, RunningProcess, eventually, is_running, owner_header};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -52,8 +52,9 @@ impl DaemonClient {
     fn send(&self, method: &str, path: &str, kind: &str, body: &str) -> Reply {
         let mut stream = TcpStream::connect(&self.0).unwrap();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\n{}\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
             self.0,
+            owner_header(&self.0),
             body.len()
         );
         stream.write_all(request.as_bytes()).unwrap();
@@ -114,11 +115,14 @@ fn dev_serves_the_whole_plane() {
 
     // Ten people approve at once: one decides, the others learn the decision.
     daemon.submit_command("asked", "echo approved", json!({"requires_approval": true}));
-    assert_eq!(daemon.get("/v1/approvals")["approvals"][0]["id"], "asked");
+    let asked = daemon.get("/v1/approvals")["approvals"][0].clone();
+    assert_eq!(asked["id"], "asked");
     let people: Vec<_> = (0..10)
         .map(|number| {
             let daemon = daemon.clone();
-            let yes = json!({"by": format!("person-{number}"), "reason": "seen"});
+            let yes = json!({
+                "by": format!("person-{number}"), "reason": "seen", "snapshot": asked["snapshot"],
+            });
             thread::spawn(move || daemon.post("/v1/approvals/asked/approve", &yes))
         })
         .collect();
@@ -163,9 +167,10 @@ fn dev_serves_the_whole_plane() {
     let applied = daemon.send("PUT", "/v1/workflows", "application/toml", workflow);
     assert_eq!(applied.status, 200, "{}", applied.text);
     assert_eq!(daemon.post("/v1/runs", &json!({"workflow": "deploy", "id": "r"})).status, 201);
-    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask.1");
-    let yes = json!({"by": "ann", "reason": "go"});
-    assert_eq!(daemon.post("/v1/approvals/r.ask.1/approve", &yes).status, 200);
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask~1");
+    let seen = daemon.get("/v1/jobs/r.ask~1")["snapshot"].clone();
+    let yes = json!({"by": "ann", "reason": "go", "snapshot": seen});
+    assert_eq!(daemon.post("/v1/approvals/r.ask~1/approve", &yes).status, 200);
     daemon.watch("/v1/runs/r", "SUCCEEDED");
     assert_eq!(fixture.read("rolled"), "x\n");
     assert_eq!(daemon.times_in_state("/v1/runs/r/timeline", "SUCCEEDED"), 1);
@@ -210,7 +215,7 @@ fn a_daemon_killed_in_the_middle_loses_nothing() {
         claimed = if reply.status == 200 { reply.json() } else { json!(null) };
         claimed["claim"]["attempt"].is_u64()
     });
-    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask.1");
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask~1");
     fixture.write("killed", "");
     dev.signal(Signal::KILL);
     assert_eq!(dev.wait_exit_code(), -9);
@@ -218,15 +223,18 @@ fn a_daemon_killed_in_the_middle_loses_nothing() {
 
     let (_dev, daemon) = DaemonClient::start(&fixture, &["dev", "--listen", "127.0.0.1:0"]);
     // A worker's claim outlives the daemon it was made through.
-    let done = json!({"attempt": claimed["claim"]["attempt"], "fence": claimed["claim"]["fence"], "done": 1});
+    let mut done = claimed["claim"].clone();
+    done.as_object_mut().unwrap().remove("job");
+    done["done"] = json!(1);
     let reply = daemon.post("/v1/jobs/pulled/result", &done);
     assert_eq!((reply.status, &reply.json()["state"]), (200, &json!("SUCCEEDED")), "{}", reply.text);
-    let yes = json!({"by": "ann", "reason": "go"});
-    assert_eq!(daemon.post("/v1/approvals/r.ask.1/approve", &yes).status, 200);
+    let seen = daemon.get("/v1/jobs/r.ask~1")["snapshot"].clone();
+    let yes = json!({"by": "ann", "reason": "go", "snapshot": seen});
+    assert_eq!(daemon.post("/v1/approvals/r.ask~1/approve", &yes).status, 200);
     daemon.watch("/v1/runs/r", "SUCCEEDED");
     let caught = daemon.watch("/v1/jobs/caught", "SUCCEEDED");
     assert_eq!((&caught["losses"], &caught["failures"]), (&json!(1), &json!(0)), "{caught}");
-    for job in ["caught", "pulled", "r.ask.1"] {
+    for job in ["caught", "pulled", "r.ask~1"] {
         assert_eq!(daemon.times_in_state(&format!("/v1/jobs/{job}/history"), "SUCCEEDED"), 1, "{job}");
     }
 }
@@ -235,7 +243,17 @@ fn a_daemon_killed_in_the_middle_loses_nothing() {
 fn serve_uses_another_plane_store_and_enforces_admission() {
     let fixture = Fixture::sqlite();
     let kept = format!("sqlite:{}", fixture.path("elsewhere.db").display());
-    let words = ["serve", "--listen", "127.0.0.1:0", "--plane", "--plane-store", &kept, "--admission", "1"];
+    let words = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--plane",
+        "--plane-store",
+        &kept,
+        "--admission",
+        "1",
+        "--allow-self-approval",
+    ];
     let (mut serve, daemon) = DaemonClient::start(&fixture, &words);
     let words = ["--policies", "policy.toml", "plane", "replica", "--plane-store", &kept, "--poll", "400ms"];
     let replica = fixture.start(&words);
@@ -249,20 +267,31 @@ fn serve_uses_another_plane_store_and_enforces_admission() {
     let start = |daemon: &DaemonClient, id: &str| {
         daemon.post("/v1/runs", &json!({"workflow": "w", "id": id, "org": "us"}))
     };
-    assert_eq!(start(&daemon, "one").status, 201);
-    let full = start(&daemon, "two");
+    assert_eq!(start(&daemon, "us:one").status, 201);
+    let full = start(&daemon, "us:two");
     assert_eq!((full.status, &full.json()["code"]), (429, &json!("limit_reached")), "{}", full.text);
     assert!(full.head.contains("retry-after: "), "{}", full.head);
 
     // The daemon restarts; replicas go on, and submitted work is not lost.
     serve.signal(Signal::KILL);
     assert_eq!(serve.wait_exit_code(), -9);
-    let words = ["serve", "--listen", "127.0.0.1:0", "--plane", "--plane-store", &kept, "--admission", "1"];
+    let words = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--plane",
+        "--plane-store",
+        &kept,
+        "--admission",
+        "1",
+        "--allow-self-approval",
+    ];
     let (_serve, daemon) = DaemonClient::start(&fixture, &words);
-    assert_eq!(start(&daemon, "two").status, 429);
-    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "one.ask.1");
-    let no = json!({"by": "ann", "reason": "not now"});
-    assert_eq!(daemon.post("/v1/approvals/one.ask.1/reject", &no).status, 200);
-    daemon.watch("/v1/runs/one", "FAILED");
-    assert_eq!(start(&daemon, "two").status, 201);
+    assert_eq!(start(&daemon, "us:two").status, 429);
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "us:one.ask~1");
+    let seen = daemon.get("/v1/jobs/us:one.ask~1")["snapshot"].clone();
+    let no = json!({"by": "ann", "reason": "not now", "snapshot": seen});
+    assert_eq!(daemon.post("/v1/approvals/us:one.ask~1/reject", &no).status, 200);
+    daemon.watch("/v1/runs/us:one", "FAILED");
+    assert_eq!(start(&daemon, "us:two").status, 201);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::fixture::{
     BEAT_SCRIPT, Fixture, RunningProcess, StoppedProcess, eventually, exit_code, is_running, last_beat,
-    stderr_of, stdout_of, uptime,
+    owner_header, owner_url, stderr_of, stdout_of, uptime,
 };
 use leasehold::clock::{BootClock, Clock, ClockExt, Moment};
 use leasehold::{Acquired, Error};
@@ -141,6 +141,31 @@ fn serve_requires_tokens_and_tls_on_public_addresses() {
     assert_eq!(exit_code(&with.run(&["run", "job:1", "true"])), 0, "the file is as it was");
 }
 
+/// Without the plane no grant allows less than before, so there is nothing to warn about.
+#[test]
+fn finding_05_a_grant_that_lost_something_is_named_at_the_start() {
+    let fixture = Fixture::sqlite();
+    for (id, grant) in [("ci", "hold:job"), ("lock", "hold:deploy"), ("new", "work:topic:pay")] {
+        let made = fixture.run(&["token", "new", id, "--grant", grant, "--file", "tokens.toml"]);
+        assert_eq!(exit_code(&made), 0, "{}", stderr_of(&made));
+    }
+    for (plane, warned) in [(&["--plane"][..], 1), (&[], 0)] {
+        let daemon = serve(&fixture, "127.0.0.1:0", &[&["--tokens", "tokens.toml"], plane].concat());
+        let message = daemon.running.stderr();
+        assert_eq!(message.matches("any more: add").count(), warned, "{message}");
+        assert_eq!(
+            message.contains("the grant hold:job of ci does not allow to submit"),
+            warned == 1,
+            "{message}"
+        );
+        assert_eq!(
+            message.contains("submit:job with submit:topic, work:job or approve:job"),
+            warned == 1,
+            "{message}"
+        );
+    }
+}
+
 #[test]
 fn the_first_signal_drains_and_the_second_ends_it() {
     let fixture = Fixture::sqlite();
@@ -165,7 +190,8 @@ fn post(address: &str, path: &str, body: &str) -> String {
     let length = body.len();
     write!(
         stream,
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}"
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\n{}\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}",
+        owner_header(address)
     )
     .unwrap();
     let mut all = String::new();
@@ -190,7 +216,7 @@ struct UsedGrant {
 fn killed_under_load_nothing_is_granted_twice() {
     let fixture = Fixture::sqlite();
     let mut daemon = serve(&fixture, "127.0.0.1:0", &[]);
-    let (url, listen) = (daemon.url.clone(), daemon.url.trim_start_matches("http://").to_owned());
+    let (url, listen) = (owner_url(&daemon.url), daemon.url.trim_start_matches("http://").to_owned());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let grants: Arc<Mutex<BTreeMap<String, Vec<UsedGrant>>>> = Arc::default();
     let (stop, unavailable, outlived) =
@@ -292,7 +318,7 @@ fn ten_thousand_idle_clients() {
     let clients =
         usize::try_from(hard.unwrap_or(u64::MAX).saturating_sub(500)).map_or(10_000, |most| most.min(10_000));
     let behind = Fixture::with_store("memory:");
-    let daemon = serve(&behind, "127.0.0.1:0", &[]);
+    let daemon = serve(&behind, "127.0.0.1:0", &["--max-connections", "16384"]);
     let address = daemon.url.trim_start_matches("http://").to_owned();
     let rss = || -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.running.child.id())).unwrap();
@@ -300,14 +326,15 @@ fn ten_thousand_idle_clients() {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
     let before = rss();
+    let token = owner_header(&address);
     let mut open = Vec::new();
     for number in 0..clients {
         let mut stream = std::net::TcpStream::connect(&address).unwrap();
         if number % 2 == 0 {
-            write!(stream, "GET /v1/events HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+            write!(stream, "GET /v1/events HTTP/1.1\r\nhost: {address}\r\n{token}\r\n\r\n").unwrap();
         } else {
             let body = format!(r#"{{"token":"w{number}|scheduler|{number:032x}","wait_ms":60000}}"#);
-            let head = "content-type: application/json";
+            let head = format!("{token}\r\ncontent-type: application/json");
             let length = body.len();
             write!(stream, "POST /v1/locks/job:1/wait HTTP/1.1\r\nhost: {address}\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
         }
@@ -327,4 +354,58 @@ fn ten_thousand_idle_clients() {
     post(&address, "/v1/locks/job:2/acquire", "{}");
     drop(open);
     post(&address, "/v1/locks/job:3/acquire", "{}");
+}
+
+/// Finding 23 of the security review: silent connections used up the descriptors, and renewals found none.
+#[test]
+fn finding_23_silent_connections_leave_descriptors_for_the_store() {
+    use std::io::{Read, Write};
+    let fixture = Fixture::sqlite();
+    let new_token = ["token", "new", "ci", "--grant", "hold:job", "--file", "tokens.toml"];
+    let token = stdout_of(&fixture.command(&new_token).output().unwrap());
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--state", "state", "--tokens", "tokens.toml"];
+    let serve = fixture.command(&serve);
+    let log = fixture.path("daemon.log");
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", r#"ulimit -n 256; exec "$0" "$@""#]).arg(serve.get_program()).args(serve.get_args());
+    for (key, value) in serve.get_envs() {
+        match value {
+            Some(value) => limited.env(key, value),
+            None => limited.env_remove(key),
+        };
+    }
+    limited.current_dir(fixture.path(".")).stderr(std::fs::File::create(&log).unwrap());
+    let daemon = RunningProcess::from_child(limited.spawn().unwrap(), log);
+    daemon.wait_for_stderr("http://");
+    let mut address = String::new();
+    eventually("the daemon's address", || {
+        let message = daemon.stderr();
+        let found = message.split_whitespace().find_map(|word| word.strip_prefix("http://"));
+        address = found.unwrap_or_default().to_owned();
+        message.ends_with('\n')
+    });
+    let silent: Vec<_> = (0..300).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();
+    let request = |path: &str, body: &str| -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(&address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let head = format!(
+            "authorization: Bearer {}\r\ncontent-type: application/json\r\nconnection: close",
+            token.trim()
+        );
+        let length = body.len();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}"
+        )?;
+        let mut all = String::new();
+        stream.read_to_string(&mut all)?;
+        Ok(all)
+    };
+    eventually("a lock beside the silent connections", || {
+        request("/v1/locks/job:1/acquire", r#"{"id":"a"}"#)
+            .is_ok_and(|reply| reply.starts_with("HTTP/1.1 200"))
+    });
+    let log = daemon.stderr();
+    assert!(!log.contains("could not be accepted"), "{log}");
+    drop(silent);
 }

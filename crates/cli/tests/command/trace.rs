@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-use crate::fixture::{Fixture, stdout_of};
+use crate::fixture::{Fixture, owner_header, stdout_of};
 
 /// A collector that accepts one request. Returns its address and the received body.
 fn collector() -> (String, JoinHandle<Vec<u8>>) {
@@ -92,7 +92,10 @@ fn a_daemon_exports_the_holds_it_keeps() {
     let said_by = daemon.stderr();
     let url = said_by.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
     let curl = |args: &[&str]| {
-        let output = std::process::Command::new("curl").args(["-sS", "-m", "20"]).args(args).output();
+        let output = std::process::Command::new("curl")
+            .args(["-sS", "-m", "20", "-H", &owner_header(&url)])
+            .args(args)
+            .output();
         stdout_of(&output.expect("curl is needed: install the package curl"))
     };
     let json = "content-type: application/json";

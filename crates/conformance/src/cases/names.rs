@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use leasehold_core::rng::{RandomExt, SeededRandom};
-use leasehold_core::store::SharedStore;
+use leasehold_core::store::{ReleaseRequest, ReleaseResponse, SharedStore};
 
 use crate::case::CaseResult;
 use crate::client::{CALL_TIMEOUT, TestClient, long_ttl};
@@ -117,6 +117,25 @@ pub async fn random_names_do_not_collide(fixture: &dyn Fixture) -> CaseResult {
     let names =
         (0..60).map(|_| (0..=pick(6)).filter_map(|_| LETTERS.get(pick(LETTERS.len()))).collect::<String>());
     ensure_independent(&store, names.collect()).await.with_context(|| format!("seed {SEED}"))
+}
+
+/// Names and holders with an invisible character are refused for new leases. Other calls about such a name are
+/// answered: a lease from before the rule must be within reach.
+pub async fn invisible_characters_are_refused_at_acquire(fixture: &dyn Fixture) -> CaseResult {
+    let store = fixture.open().await?;
+    for (name, who) in [("job:1\u{fe0f}", "me"), ("job:\u{3164}1", "me"), ("job:1", "m\u{202e}e")] {
+        let client = TestClient::new(&store, name, who)?;
+        let refused = store.acquire(&client.acquire_request(long_ttl()), CALL_TIMEOUT).await;
+        let Err(error) = refused else {
+            bail!("{name:?} of {who:?} was not refused: {refused:?}");
+        };
+        ensure!(!error.unknown && error.message().contains("U+"), "{name:?} of {who:?}: {error}");
+        ensure!(client.inspect().await?.is_none(), "{name:?} of {who:?} is held");
+        let release = ReleaseRequest::by_owner(client.name.clone(), client.token.clone());
+        let released = store.release(&release, CALL_TIMEOUT).await?;
+        ensure!(released == ReleaseResponse::NotOwned, "{name:?}: {released:?}");
+    }
+    Ok(())
 }
 
 /// Acquires all names, inspects them, and releases them one by one: none affects another.

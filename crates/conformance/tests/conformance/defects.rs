@@ -112,6 +112,7 @@ const DETECTING_CASES: &[(Bug, &[&str])] = &[
         ],
     ),
     (Bug::CaseIgnored, &["exclusion::names_are_independent", "names::random_names_do_not_collide"]),
+    (Bug::InvisibleCharactersGranted, &["names::invisible_characters_are_refused_at_acquire"]),
     (Bug::ModesIgnored, &["exclusion::unsupported_modes_are_refused"]),
     (Bug::AcquiresFirstNameOnly, &["exclusion::several_names_are_refused_unless_served"]),
     (Bug::RenewsFirstNameOnly, &["exclusion::several_names_are_refused_unless_served"]),

@@ -40,6 +40,12 @@ async fn run_acquire(inner: &Arc<ClientInner>, request: Request, place: CallSite
     let started = inner.context.clock.now();
     let class = request.options.apply(&inner.policies.class(&request.class, started)?)?;
     check_ttl(&class, &inner.context.store.capabilities())?;
+    // Before the gate and the store: an invalid name is an error of the caller, which no failure policy covers.
+    request.name.check_visible()?;
+    match &request.token {
+        Some(token) => token.check_visible()?,
+        None => inner.context.holder.check_visible()?,
+    }
     let id = inner.context.next_id();
     let wait = class.acquire.wait;
     let holder = request.token.as_ref().and_then(|token| inner.context.foreign_holder(token));

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::event_metrics::event_metrics;
+use super::label_values::LabelValues;
 use super::local_only::LocalOnlyHolds;
-use super::namespaces::Namespaces;
 use crate::event::{Event, EventKind, Observer};
 
 /// The key of one metric value. Names are without the `leasehold_` prefix; times are in seconds.
@@ -21,9 +21,9 @@ pub struct Metric {
 /// unbounded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels {
-    /// The class of the event.
+    /// The class of the event, or `other` beyond the limit of label values.
     pub class: Arc<str>,
-    /// The part of the name before the first `:`, or `other` beyond the namespace limit.
+    /// The part of the name before the first `:`, or `other` beyond that limit.
     pub namespace: String,
 }
 
@@ -32,7 +32,8 @@ pub struct Labels {
 #[derive(Debug, Default)]
 pub struct Counters {
     values: Mutex<BTreeMap<(Metric, Labels), f64>>,
-    namespaces: Namespaces,
+    classes: LabelValues,
+    namespaces: LabelValues,
     local: LocalOnlyHolds,
 }
 
@@ -69,7 +70,9 @@ impl Counters {
 impl Observer for Counters {
     fn on_event(&self, event: &Event) {
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        let labels = Labels { class: Arc::clone(&event.class), namespace: self.namespaces.label_for(event) };
+        let class = self.classes.label_for(&event.class).into();
+        let namespace = self.namespaces.label_for(event.namespace()).to_owned();
+        let labels = Labels { class, namespace };
         let key = |name, label| (Metric { name, label }, labels.clone());
         event_metrics(&event.what, |name, label, by| *values.entry(key(name, label)).or_default() += by);
         let by = self.local.gauge_delta(event);

@@ -123,6 +123,12 @@ impl PolicyBook {
         options.apply(&self.class(name, now).ok()?).ok()
     }
 
+    /// Whether there is a class of this name.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.snapshot().classes.contains_key(name)
+    }
+
     /// The sorted names of all classes.
     #[must_use]
     pub fn classes(&self) -> Vec<Arc<str>> {

@@ -10,6 +10,9 @@ use super::schema::{self, ClassText};
 use crate::clock::Moment;
 use crate::types::InvalidInput;
 
+// A longer chain is unreadable long before it endangers the stack.
+const MAX_INHERITANCE_DEPTH: usize = 16;
+
 /// All classes by name, before overrides.
 pub(crate) type Drafts = BTreeMap<Arc<str>, Draft>;
 
@@ -105,6 +108,14 @@ impl ClassJoiner {
         Ok(())
     }
 
+    /// How many classes a class inherits from, directly or not.
+    fn count_ancestors(&self, name: &str) -> usize {
+        let base = |name: &str| Some(self.classes.get(name)?.inherits.as_ref()?.0.as_str());
+        let mut seen = BTreeSet::new();
+        // A set: classes that go in a circle have another error of their own.
+        std::iter::successors(base(name), |name| base(name)).take_while(|name| seen.insert(*name)).count()
+    }
+
     /// The inherited draft, under the name of the new class.
     fn base_draft(
         &mut self,
@@ -120,13 +131,9 @@ impl ClassJoiner {
             let why = format!("goes in a circle: {}", circle.join(" -> "));
             return Err(InvalidInput::new(field, base, why));
         }
-        // A chain this deep is unreadable long before it endangers the stack.
-        if below.len() > 16 {
-            return Err(InvalidInput::new(
-                field,
-                base,
-                "at most 16 classes may inherit from each other in a row",
-            ));
+        if self.count_ancestors(name) > MAX_INHERITANCE_DEPTH {
+            let why = format!("at most {MAX_INHERITANCE_DEPTH} classes may inherit from each other in a row");
+            return Err(InvalidInput::new(field, base, why));
         }
         let Some(found) =
             self.classes.keys().chain(self.drafts.keys()).find(|known| known.as_ref() == base).cloned()

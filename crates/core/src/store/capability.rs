@@ -188,6 +188,9 @@ impl Capabilities {
     /// The request is not served; the message names what is not.
     pub fn check_acquire(&self, request: &AcquireRequest) -> Result<(), StoreError> {
         self.check_names(&request.names)?;
+        request
+            .check_visible()
+            .map_err(|invalid| StoreError::not_done(StoreErrorKind::Misconfigured, invalid.to_string()))?;
         match request.mode {
             Mode::Exclusive => {}
             Mode::Shared if self.shared => {}

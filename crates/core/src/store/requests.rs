@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::types::{Fence, InvalidInput, NameSet, Token, Ttl};
+use crate::types::{Fence, InvalidInput, Name, NameSet, Token, Ttl};
 
 /// How a name is shared. A store declares the modes it serves in its
 /// [`Capabilities`](super::Capabilities).
@@ -64,6 +64,16 @@ pub struct AcquireRequest {
 }
 
 impl AcquireRequest {
+    /// Refuses names and a holder that look like others. The one check of every acquire: in the client, the daemon and
+    /// [`Capabilities::check_acquire`](super::Capabilities::check_acquire) of every store.
+    ///
+    /// # Errors
+    /// A name or the holder contains an invisible character; the message names its code point.
+    pub fn check_visible(&self) -> Result<(), InvalidInput> {
+        self.names.as_slice().iter().try_for_each(Name::check_visible)?;
+        self.token.check_visible()
+    }
+
     /// An exclusive request that does not queue, with no lock delay and no fence floor.
     #[must_use]
     pub fn new(names: impl Into<NameSet>, token: Token, ttl: Ttl) -> Self {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::InvalidInput;
+use super::invisible::check_visible;
 
 /// The name of a lock's holder as operators read it, by default `host:pid`. It appears in listings,
 /// in `Busy` and in the store's value.
@@ -33,6 +34,14 @@ impl Holder {
                 format!("must be 1 to {} printable bytes without spaces, `|`, `{{` or `}}`", Self::MAX),
             ))
         }
+    }
+
+    /// Refuses a holder that looks like another one, or that reverses the text around it. Every acquire checks this.
+    ///
+    /// # Errors
+    /// The holder contains an invisible character; the message names its code point.
+    pub fn check_visible(&self) -> Result<(), InvalidInput> {
+        check_visible("holder", &self.0)
     }
 
     /// The default name `host:pid` of this process.

@@ -2,6 +2,7 @@
 
 mod fence;
 mod holder;
+mod invisible;
 mod name;
 mod name_set;
 mod token;
@@ -9,6 +10,7 @@ mod ttl;
 
 pub use fence::Fence;
 pub use holder::Holder;
+pub use invisible::is_invisible;
 pub use name::Name;
 pub use name_set::NameSet;
 pub use token::{Token, fingerprint};

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::InvalidInput;
+use super::invisible::check_visible;
 
 /// The name of a lock, e.g. `job:42`: 1 to 512 bytes, printable, no spaces, no control characters,
 /// no `{` or `}`.
@@ -31,13 +32,22 @@ impl Name {
         }
         for ch in text.chars() {
             // Braces would select a Redis Cluster slot; an operator cannot see or type the others.
-            if matches!(ch, '{' | '}') || ch.is_whitespace() || ch.is_control() || is_invisible(ch) {
+            if matches!(ch, '{' | '}') || ch.is_whitespace() || ch.is_control() || is_always_refused(ch) {
                 return refuse(format!(
                     "must not contain {ch:?}; printable characters except spaces and `{{` `}}` are allowed"
                 ));
             }
         }
         Ok(Self(text.into()))
+    }
+
+    /// Refuses a name that looks like another one. Every acquire checks this; renewals, releases and listings do not,
+    /// so that leases from before the rule can be ended.
+    ///
+    /// # Errors
+    /// The name contains an invisible character; the message names its code point.
+    pub fn check_visible(&self) -> Result<(), InvalidInput> {
+        check_visible("name", &self.0)
     }
 
     /// The text of the name.
@@ -55,9 +65,9 @@ impl Name {
     }
 }
 
-// Zero-width characters, direction marks and byte order marks: with them two different names would
-// look equal.
-fn is_invisible(ch: char) -> bool {
+// Refused from the first release on, so no lease has them. What `is_invisible` adds is refused for new leases only:
+// a lease that exists must stay within reach of renewal, release and break.
+fn is_always_refused(ch: char) -> bool {
     matches!(ch, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
         | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }

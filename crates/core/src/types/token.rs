@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::invisible::check_visible;
 use super::{Holder, InvalidInput};
 use crate::policy::check_name;
 use crate::rng::{Random, RandomExt};
@@ -69,6 +70,14 @@ impl Token {
     #[must_use]
     pub fn class(&self) -> &str {
         &self.text[self.separators.0 + 1..self.separators.1]
+    }
+
+    /// Refuses a token whose holder looks like another one; see [`Holder::check_visible`].
+    ///
+    /// # Errors
+    /// The holder contains an invisible character; the message names its code point.
+    pub fn check_visible(&self) -> Result<(), InvalidInput> {
+        check_visible("holder", self.holder())
     }
 
     /// The random part: 32 hex digits. It is as secret as the token.

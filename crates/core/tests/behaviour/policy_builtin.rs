@@ -109,6 +109,13 @@ fn built_in_classes_round_trip_through_text() {
 }
 
 #[test]
+fn a_book_contains_its_classes_only() {
+    let book = PolicyBook::builtin();
+    assert!(book.classes().iter().all(|name| book.contains(name)));
+    assert!(!book.contains("invented"));
+}
+
+#[test]
 fn explain_shows_value_expression_and_origin() {
     let shown = PolicyBook::builtin().explain("reconciler", NOW).unwrap().to_string();
     let line = |field: &str| {

@@ -38,24 +38,16 @@ pub(super) fn check_fence_growth(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{ClientEvent, HistoryRecord};
+    use crate::history::ClientEvent;
+    use crate::scenario::test_history::{client_event, history_of, record_at};
 
     fn history_with_grant(fence: u64) -> History {
         history_with_event("acquired", None, fence)
     }
 
     fn history_with_event(event: &str, detail: Option<&str>, fence: u64) -> History {
-        let what = HistoryEntry::Event(ClientEvent {
-            seq: 0,
-            hold: 1,
-            event: event.into(),
-            name: Some("job:1".into()),
-            class: "scheduler".into(),
-            fence: Fence::new(fence),
-            span: None,
-            detail: detail.map(Into::into),
-        });
-        History { records: vec![HistoryRecord { at: 1, who: "w".into(), what }], damage: Vec::new() }
+        let event = ClientEvent { fence: Fence::new(fence), ..client_event(event, detail) };
+        history_of(vec![record_at(1, "w", HistoryEntry::Event(event))])
     }
 
     #[test]

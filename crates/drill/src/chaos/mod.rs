@@ -31,28 +31,7 @@ use std::time::Duration;
 
 /// The policies of the short drills: the rules of the built-in classes, with the shortest times
 /// that a busy host can keep.
-pub const POLICIES: &str = r#"
-[class.scheduler]
-ttl = "800ms"
-acquire = { wait = "500ms", timeout = "350ms", retry_after = "50ms" }
-renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
-release = { attempts = 2, timeout = "150ms" }
-[class.workflow]
-ttl = "800ms"
-acquire = { timeout = "350ms", retry_after = "50ms" }
-renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
-release = { attempts = 2, timeout = "150ms" }
-[class.workflow-critical]
-ttl = "800ms"
-acquire = { timeout = "350ms", retry_after = "50ms" }
-renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
-release = { attempts = 2, timeout = "150ms" }
-[class.approval]
-ttl = "800ms"
-acquire = { wait = "500ms", timeout = "350ms", retry_after = "50ms" }
-renew = { every = "ttl/3", timeout = "200ms", max_failures = 3 }
-release = { attempts = 1, timeout = "150ms" }
-"#;
+pub const POLICIES: &str = include_str!("policies.toml");
 
 // The `ttl` of every class in `POLICIES`.
 const CHAOS_TTL: Duration = Duration::from_millis(800);

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use leasehold_core::atomic_file::{self, FileAccess};
+
 use super::DrillError;
 
 const LIBFAKETIME: &str = "faketime/libfaketime.so.1";
@@ -43,10 +45,8 @@ impl FakeWallClock {
     /// # Errors
     /// The file cannot be written.
     pub fn set_offset(&self, seconds: i64) -> Result<(), DrillError> {
-        let next = self.offset_file.with_extension("next");
         // libfaketime reads the file at every call, so it must never see a half-written one.
-        std::fs::write(&next, format!("{seconds:+}\n"))
-            .and_then(|()| std::fs::rename(&next, &self.offset_file))
+        atomic_file::replace(&self.offset_file, FileAccess::Umask, format!("{seconds:+}\n").as_bytes())
             .map_err(DrillError::io("cannot set a process's clock"))
     }
 

@@ -144,9 +144,12 @@ impl<'a> Workload<'a> {
 
     async fn approve_waiting(&self, by: &str) {
         let waiting = self.plane.approvals(1000).await.unwrap_or_default();
-        let verdict =
-            DecisionRequest { by: by.to_owned(), reason: "part of the drill".to_owned(), snapshot: None };
         for job in waiting {
+            let verdict = DecisionRequest {
+                by: by.to_owned(),
+                reason: "part of the drill".to_owned(),
+                snapshot: job.snapshot(),
+            };
             // A conflict means that the other approver was first; an error is retried in the next round.
             let _ = self.plane.approve(&job.id, &verdict).await;
         }

@@ -47,54 +47,7 @@ use verdict_builder::VerdictBuilder;
 
 /// The policies of the drills: the rules of the built-in classes with short times, so that a drill
 /// takes seconds.
-pub const POLICIES: &str = r#"
-[class.scheduler]
-ttl = "3s"
-acquire = { wait = "1s", timeout = "500ms", retry_after = "200ms" }
-renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
-release = { attempts = 2, timeout = "300ms" }
-[class.workflow]
-ttl = "3s"
-acquire = { timeout = "500ms", retry_after = "200ms" }
-renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
-release = { attempts = 2, timeout = "300ms" }
-[class.workflow-critical]
-ttl = "3s"
-acquire = { timeout = "500ms", retry_after = "200ms" }
-renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
-release = { attempts = 2, timeout = "300ms" }
-[class.approval]
-ttl = "3s"
-acquire = { wait = "1s", timeout = "500ms", retry_after = "200ms" }
-renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
-release = { attempts = 1, timeout = "300ms" }
-# Held until it has run out: a tick in each window. `replayer` has the same rule.
-[class.reconciler]
-poll = "1500ms"
-ttl = "2*poll"
-acquire = { timeout = "500ms", retry_after = "200ms" }
-renew = { every = "ttl/3", timeout = "400ms", max_failures = 3 }
-release = { attempts = 1, timeout = "300ms", when = "expired" }
-# Never renewed: shorter than one TTL, or over.
-[class.admission]
-ttl = "3s"
-acquire = { wait = "1s", timeout = "500ms", retry_after = "200ms" }
-renew = { every = "never" }
-release = { attempts = 1, timeout = "300ms" }
-# A line of hundreds: the wait is as long as the line, and the time-outs as long as a busy host needs.
-[class.storm]
-ttl = "20s"
-acquire = { wait = "10m", timeout = "20s" }
-renew = { every = "ttl/3", timeout = "5s" }
-release = { attempts = 2, timeout = "10s" }
-# For being refused.
-[class.durable]
-ttl = "3s"
-requires = "durable"
-acquire = { wait = "1s", timeout = "500ms" }
-renew = { every = "ttl/3", timeout = "400ms" }
-release = { attempts = 1, timeout = "300ms" }
-"#;
+pub const POLICIES: &str = include_str!("policies.toml");
 
 // The `ttl` of every class in `POLICIES` except `storm`.
 pub(crate) const DRILL_TTL: Duration = Duration::from_secs(3);

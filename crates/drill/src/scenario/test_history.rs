@@ -11,7 +11,12 @@ pub(crate) fn record_at(at: u64, who: &str, what: HistoryEntry) -> HistoryRecord
 
 /// A client event at this second, with its detail.
 pub(crate) fn event_at(at: u64, who: &str, event: &str, detail: Option<&str>) -> HistoryRecord {
-    let what = HistoryEntry::Event(ClientEvent {
+    record_at(at, who, HistoryEntry::Event(client_event(event, detail)))
+}
+
+/// An event of the client's first hold, without a fence.
+pub(crate) fn client_event(event: &str, detail: Option<&str>) -> ClientEvent {
+    ClientEvent {
         seq: 0,
         hold: 1,
         event: event.into(),
@@ -20,8 +25,7 @@ pub(crate) fn event_at(at: u64, who: &str, event: &str, detail: Option<&str>) ->
         fence: None,
         span: None,
         detail: detail.map(Into::into),
-    });
-    record_at(at, who, what)
+    }
 }
 
 /// A history of these records, without damage.

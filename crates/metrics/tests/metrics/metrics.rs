@@ -206,3 +206,19 @@ fn series_used_by_rules_start_at_zero() {
         }
     }
 }
+
+/// Finding 1 of the security review: classes were not capped as namespaces are.
+#[test]
+fn finding_01_classes_beyond_the_limit_share_a_label() {
+    let (metrics, counters) = (Prometheus::new("memory"), Counters::default());
+    let observe = |class: String| {
+        let event = Event { class: class.into(), ..event(EventKind::Unproven) };
+        metrics.on_event(&event);
+        counters.on_event(&event);
+    };
+    (0..101).for_each(|number| observe(format!("c{number}")));
+    let before = (metrics.encode().lines().count(), counters.snapshot().len());
+    (101..300).for_each(|number| observe(format!("c{number}")));
+    assert_eq!((metrics.encode().lines().count(), counters.snapshot().len()), before);
+    assert_eq!(counters.class_total("unproven_total", "", "other"), 200.0);
+}

@@ -46,6 +46,8 @@ fn every_name_is_exported_and_every_label_exists() {
             let labelled: Vec<_> = match (of_locks, of_plane) {
                 (Some(metric), _) => ["class", "namespace"].into_iter().chain(metric.label).collect(),
                 (_, Some(metric)) => metric.labels.to_vec(),
+                // Of the daemon itself: its tests look for it in `/metrics`.
+                _ if bare == "audit_damaged_segments" => Vec::new(),
                 _ => panic!("{file}: {name} is not exported"),
             };
             for pair in labels.split(',').filter(|pair| !pair.trim().is_empty()) {

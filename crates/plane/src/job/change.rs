@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::rng::{Random, RandomExt};
 use serde_json::{Value, json};
 
-use super::{Dead, Decision, Job, Outcome, Owner, Work};
+use super::{ClaimSeal, Dead, Decision, Job, Outcome, Owner, Work};
 use crate::state::JobState;
 use crate::store::{Message, Queue};
 
@@ -28,9 +28,18 @@ pub struct JobChange {
     pub messages: Vec<Message>,
     /// The reason, recorded in the event.
     pub reason: String,
+    /// The principal on whose request the change is made, recorded in the event; none for a replica's own.
+    pub principal: Option<String>,
+    /// The decision is made by the principal that submitted the job; recorded in the event.
+    pub self_approval: bool,
 }
 
 impl JobChange {
+    pub(crate) fn requested_by(mut self, principal: Option<String>) -> Self {
+        self.principal = principal;
+        self
+    }
+
     fn with_state(job: &Job, state: JobState, why: impl Into<String>) -> Self {
         let mut job = job.clone();
         job.state = state;
@@ -40,7 +49,15 @@ impl JobChange {
             job.owner = None;
             send.extend(result_message(&job));
         }
-        Self { job, keeps_state: false, due_in: None, messages: send, reason: why.into() }
+        Self {
+            job,
+            keeps_state: false,
+            due_in: None,
+            messages: send,
+            reason: why.into(),
+            principal: None,
+            self_approval: false,
+        }
     }
 }
 
@@ -97,6 +114,7 @@ impl Job {
     pub fn dispatch(&self, owner: Owner) -> JobChange {
         let mut change = JobChange::with_state(self, JobState::Dispatched, "about to be handed over");
         change.job.attempt += 1;
+        change.job.claim = None;
         // A pull job has no owner until a worker claims it.
         change.job.owner = (self.spec.work != Work::Pull).then_some(owner);
         change
@@ -111,12 +129,21 @@ impl Job {
         change
     }
 
-    /// The owner starts working. `due_in` is the heartbeat limit of a pull worker.
+    /// The owner starts working.
     #[must_use]
     pub fn start(&self, owner: Owner, due_in: Option<Duration>) -> JobChange {
         let mut change = JobChange::with_state(self, JobState::Running, format!("{} works on it", owner.who));
         change.job.owner = Some(owner);
         change.due_in = due_in;
+        change
+    }
+
+    /// A pull worker has claimed the job and starts working. Its first heartbeat is due in `due_in`.
+    #[must_use]
+    pub fn start_claimed(&self, owner: Owner, seal: ClaimSeal, due_in: Duration) -> JobChange {
+        let mut change = self.start(owner, Some(due_in));
+        change.principal = Some(seal.principal.clone());
+        change.job.claim = Some(seal);
         change
     }
 

@@ -9,10 +9,12 @@ use leasehold_core::{Fence, InvalidInput, Name};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 pub use change::JobChange;
 pub(crate) use change::{cancel_message, dispatch_message};
-pub use spec::{JobSpec, Work};
+pub(crate) use spec::{DEFAULT_TENANT, check_key, check_tenant_prefix, key_scope, step_job_id};
+pub use spec::{JobSpec, Work, check_payload};
 
 use crate::state::JobState;
 use crate::store::Document;
@@ -44,6 +46,9 @@ pub struct Job {
     pub now: u64,
     /// What was submitted.
     pub spec: JobSpec,
+    /// The principal that submitted it; none for jobs of versions before principals were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
     /// How often it was handed over. Each hand-over has its own number, so a late result cannot be mistaken.
     pub attempt: u32,
     /// How many attempts failed in their own work.
@@ -52,6 +57,10 @@ pub struct Job {
     pub losses: u32,
     /// The replica or worker that works on it now.
     pub owner: Option<Owner>,
+    /// The seal of the latest claim of a pull job. It stays after the end, for repeated results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(ignore))]
+    pub claim: Option<ClaimSeal>,
     /// The approval decision, if one was made.
     pub decision: Option<Decision>,
     /// The outcome of the last attempt.
@@ -71,6 +80,36 @@ pub struct Owner {
     /// The fence under which it began; none if its hold was local-only.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub fence: Option<Fence>,
+}
+
+/// What a pull worker must present to use its claim. Views of a job leave it out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClaimSeal {
+    /// SHA-256 of the claim's secret, in hexadecimal.
+    pub secret_sha256: String,
+    /// The principal that claimed the job.
+    pub principal: String,
+}
+
+impl ClaimSeal {
+    /// The seal for a secret and the principal that receives it.
+    #[must_use]
+    pub fn new(secret: &str, principal: &str) -> Self {
+        Self { secret_sha256: sha256_hex(secret), principal: principal.to_owned() }
+    }
+
+    /// Whether secret and principal are those of the claim.
+    #[must_use]
+    pub fn opens_with(&self, secret: &str, principal: &str) -> bool {
+        let offered = sha256_hex(secret);
+        let same_secret: bool = offered.as_bytes().ct_eq(self.secret_sha256.as_bytes()).into();
+        same_secret && self.principal == principal
+    }
+}
+
+fn sha256_hex(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An approval decision.
@@ -109,7 +148,7 @@ pub struct Dead {
     pub attempts: u32,
 }
 
-/// The step of a run that a job does.
+/// The step of a run that a job does. Only the engine makes jobs that have one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Parent {
@@ -139,10 +178,12 @@ impl Job {
             due: None,
             now: 0,
             spec,
+            submitted_by: None,
             attempt: 0,
             failures: 0,
             losses: 0,
             owner: None,
+            claim: None,
             decision: None,
             outcome: None,
             dead: None,
@@ -156,6 +197,12 @@ impl Job {
     /// The id cannot be part of a lock name.
     pub fn lock_name(&self) -> Result<Name, InvalidInput> {
         job_lock_name(&self.id)
+    }
+
+    /// The scope of its idempotency key; see [`JobSpec::key_scope`].
+    #[must_use]
+    pub fn key_scope(&self) -> &str {
+        key_scope(&self.spec.tenant, Some(&self.id))
     }
 
     /// A hash of the specification. It changes when a repair changes what was to be approved.

@@ -11,6 +11,8 @@ use crate::span::Span;
 
 /// The size limit of a payload as JSON: a job should refer to its data, not carry it.
 const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
+/// The size limit of an idempotency key, the same as for names.
+const MAX_KEY_BYTES: usize = 512;
 const ALLOWED_ATTEMPTS: std::ops::RangeInclusive<u32> = 1..=100;
 
 /// How the work of a job is done.
@@ -42,7 +44,7 @@ impl Work {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobSpec {
-    /// Its id; generated if not given. With an id or a `key`, a repeated submit is harmless.
+    /// Its id; generated if not given. With a tenant other than `default`, it begins with `<tenant>:`. With an id or a `key`, a repeated submit is harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// How its work is done.
@@ -84,13 +86,77 @@ pub struct JobSpec {
     #[serde(default = "default_backoff")]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub backoff: Span,
-    /// Idempotency key: another submit with the same key returns the same job.
+    /// Idempotency key: another submit with the same key returns the same job. It counts within the tenant
+    /// only, or within the part of the id before the first `:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 512))]
     pub key: Option<String>,
 }
 
+/// The tenant of jobs and the organisation of runs that name none.
+pub(crate) const DEFAULT_TENANT: &str = "default";
+
+/// The scope of an idempotency key, from the tenant or organisation and the id of its document.
+pub(crate) fn key_scope<'a>(tenant: &'a str, id: Option<&'a str>) -> &'a str {
+    if !tenant.is_empty() && tenant != DEFAULT_TENANT {
+        return tenant;
+    }
+    let prefix = id.and_then(|id| id.split_once(':')).map(|(prefix, _)| prefix);
+    prefix.filter(|prefix| !prefix.is_empty()).unwrap_or(DEFAULT_TENANT)
+}
+
+/// An id of a tenant's document begins with the tenant, so that grants and keys of another tenant never
+/// reach it.
+pub(crate) fn check_tenant_prefix(field: &str, tenant: &str, id: &str) -> Result<(), InvalidInput> {
+    if tenant == DEFAULT_TENANT {
+        return Ok(());
+    }
+    let rest = id.strip_prefix(tenant).and_then(|rest| rest.strip_prefix(':'));
+    if rest.is_some_and(|rest| !rest.is_empty()) {
+        return Ok(());
+    }
+    let why = format!("must begin with `{tenant}:`, because the {field} is {tenant}; or leave it out");
+    Err(InvalidInput::new("id", id, why))
+}
+
+/// The id of a step's job. Callers cannot use this form, so no job can take a step's place beforehand.
+pub(crate) fn step_job_id(run: &str, step: &str, attempt: u32) -> String {
+    format!("{run}.{step}~{attempt}")
+}
+
+fn is_step_job_id(id: &str) -> bool {
+    let number = id.rsplit_once('~').map(|(_, number)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Checks the size of a payload.
+///
+/// # Errors
+/// It is too long.
+pub fn check_payload(payload: &Value) -> Result<(), InvalidInput> {
+    let long = payload.to_string().len();
+    if long > MAX_PAYLOAD_BYTES {
+        let why = format!(
+            "is {long} bytes long; at most {MAX_PAYLOAD_BYTES} are allowed: put the data elsewhere and name it here"
+        );
+        return Err(InvalidInput::new("payload", "…", why));
+    }
+    Ok(())
+}
+
+/// Checks an idempotency key.
+pub(crate) fn check_key(key: Option<&str>) -> Result<(), InvalidInput> {
+    match key {
+        Some(key) if key.is_empty() || key.len() > MAX_KEY_BYTES || key.chars().any(char::is_control) => {
+            let why = format!("must be 1 to {MAX_KEY_BYTES} bytes without control characters");
+            Err(InvalidInput::new("key", key.chars().take(40).collect::<String>(), why))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn default_word() -> String {
-    "default".into()
+    DEFAULT_TENANT.into()
 }
 
 fn default_class() -> String {
@@ -127,6 +193,13 @@ impl JobSpec {
         }
     }
 
+    /// The scope of its idempotency key: its tenant, else the part of its id before the first `:`, else
+    /// `default`. The same key in two scopes means two jobs.
+    #[must_use]
+    pub fn key_scope(&self) -> &str {
+        key_scope(&self.tenant, self.id.as_deref())
+    }
+
     /// Checks each field.
     ///
     /// # Errors
@@ -136,6 +209,11 @@ impl JobSpec {
             // The id becomes part of the lock's name, so the rules for names are the rules for ids.
             Name::new(&format!("job:{id}"))
                 .map_err(|error| InvalidInput::new("id", id, error.to_string()))?;
+            check_tenant_prefix("tenant", &self.tenant, id)?;
+            if is_step_job_id(id) {
+                let why = "must not end in `~` and a number: only the jobs of workflow steps do";
+                return Err(InvalidInput::new("id", id, why));
+            }
         }
         if let Work::Exec(argv) = &self.work
             && argv.first().is_none_or(String::is_empty)
@@ -148,17 +226,11 @@ impl JobSpec {
         for (field, word) in [("topic", &self.topic), ("tenant", &self.tenant)] {
             Name::new(word).map_err(|error| InvalidInput::new(field, word, error.to_string()))?;
         }
+        check_key(self.key.as_deref())?;
         if !ALLOWED_ATTEMPTS.contains(&self.attempts) {
             return Err(InvalidInput::new("attempts", self.attempts.to_string(), "must be from 1 to 100"));
         }
-        let long = self.payload.to_string().len();
-        if long > MAX_PAYLOAD_BYTES {
-            let why = format!(
-                "is {long} bytes long; at most {MAX_PAYLOAD_BYTES} are allowed: put the data elsewhere and name it here"
-            );
-            return Err(InvalidInput::new("payload", "…", why));
-        }
-        Ok(())
+        check_payload(&self.payload)
     }
 
     /// The lock name of one of its resources.

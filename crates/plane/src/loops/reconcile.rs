@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold_core::Hold;
 
+use crate::cancel_request::CancelRequest;
 use crate::error::PlaneError;
 use crate::fenced_writer::FencedWriter;
 use crate::job::{Job, JobChange};
@@ -35,7 +36,8 @@ pub(super) async fn tick(scheduler: &Scheduler, hold: &Hold) -> Result<usize, Pl
             // The job has ended or is gone, so the request has no further use.
             writer.close_cancel_request(hold, &wish).await?;
         } else if let Some(job) = job {
-            mended += usize::from(change_job(writer, &job, |job| Some(job.cancel("cancelled"))).await?);
+            let request = CancelRequest::read(&wish);
+            mended += usize::from(change_job(writer, &job, |job| Some(request.change(&job))).await?);
         }
     }
     Ok(mended)

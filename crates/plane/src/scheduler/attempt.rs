@@ -78,8 +78,8 @@ impl Scheduler {
             AttemptEnd::Done(Ok(_)) => job.owner_lost("a resource was lost before it was done"),
             AttemptEnd::Done(Err(why)) => job.fail(&why, &*self.writer.random),
             AttemptEnd::Cancelled => {
-                let why = self.writer.open_cancel_reason(&job.id).await?;
-                job.cancel(why.as_deref().unwrap_or("cancelled"))
+                let request = self.writer.open_cancel_request(&job.id).await?;
+                request.map_or_else(|| job.cancel("cancelled"), |request| request.change(job))
             }
             AttemptEnd::TimedOut => job.time_out("its time for one attempt, or its deadline, is over"),
             AttemptEnd::ResourceLost(lost) => job.owner_lost(&lost.to_string()),

@@ -154,8 +154,8 @@ impl Scheduler {
         if job.state.is_terminal() {
             return Ok(Some(true));
         }
-        if let Some(why) = self.writer.open_cancel_reason(&job.id).await? {
-            self.writer.apply(hold, job, job.cancel(&why)).await?;
+        if let Some(request) = self.writer.open_cancel_request(&job.id).await? {
+            self.writer.apply(hold, job, request.change(job)).await?;
             return Ok(Some(true));
         }
         if job.is_past_deadline() {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use delivery::while_held;
-pub use pull::{Claim, ClaimedJob, ReportResponse};
+pub use pull::{Claim, ClaimRequest, ClaimedJob, ReportResponse};
 pub(crate) use resource_holds::ResourceHolds;
 
 use crate::fenced_writer::FencedWriter;

@@ -1,13 +1,15 @@
-//! Pull workers: claim, heartbeat and result, each with the attempt number and fence of the claim.
+//! Pull workers: claim, heartbeat and result, each with the attempt number, fence and secret of the claim.
 //!
 //! A worker holds no lock between its calls. The claim in the job's document makes it the owner; each
 //! call acquires the job's lock for its one write. A worker without heartbeats loses the claim. Its
 //! later calls carry an attempt or fence that no longer matches, and are refused.
 
+use std::fmt;
 use std::time::Duration;
 
+use leasehold_core::rng::RandomExt;
 use leasehold_core::{Fence, Hold};
-use leasehold_wire::ErrorCode;
+use leasehold_wire::{ErrorCode, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,15 +18,61 @@ use super::delivery::while_held;
 use crate::error::PlaneError;
 use crate::events::PlaneEvent;
 use crate::fenced_writer::FencedWriter;
-use crate::job::{Job, Owner, Work};
+use crate::job::{ClaimSeal, Job, Owner, Work};
+use crate::plane::UNAUTHENTICATED;
 use crate::state::JobState;
-use crate::store::{DocumentKind, DocumentQuery};
+use crate::store::{Document, DocumentKind, DocumentQuery};
 
-/// How many jobs one claim tries: other workers may have claimed the first ones meanwhile.
-const MAX_CLAIM_CANDIDATES: usize = 16;
+/// How many jobs one claim looks at. The first ones may be busy, filtered out, or unusable.
+const MAX_CLAIM_CANDIDATES: usize = 1024;
+/// How many jobs are read at once: payloads are large, and the first candidate is usually free.
+const CLAIM_PAGE_SIZE: usize = 16;
 
-/// The identity of a claim. A worker sends it with each call, so that an old claim is recognised.
+/// A worker's request for a job of a topic.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct ClaimRequest<'a> {
+    topic: &'a str,
+    worker: &'a str,
+    principal: Option<&'a str>,
+    filter: Option<&'a (dyn Fn(&Job) -> bool + Send + Sync)>,
+}
+
+impl<'a> ClaimRequest<'a> {
+    /// Any job of the topic, for the worker of this name.
+    #[must_use]
+    pub fn new(topic: &'a str, worker: &'a str) -> Self {
+        Self { topic, worker, principal: None, filter: None }
+    }
+
+    /// The authenticated principal of the worker. Only the same one can use the claim.
+    #[must_use]
+    pub fn principal(mut self, principal: &'a str) -> Self {
+        self.principal = Some(principal);
+        self
+    }
+
+    /// Only jobs for which the filter returns true.
+    #[must_use]
+    pub fn filter(mut self, filter: &'a (dyn Fn(&Job) -> bool + Send + Sync)) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+}
+
+impl fmt::Debug for ClaimRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimRequest")
+            .field("topic", &self.topic)
+            .field("worker", &self.worker)
+            .field("principal", &self.principal)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The identity of a claim. A worker sends it with each call, so that an old or a foreign claim is recognised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Claim {
     /// The job's id.
     pub job: String,
@@ -32,6 +80,11 @@ pub struct Claim {
     pub attempt: u32,
     /// The fence of the claim. The worker should send it with each external write of the work.
     pub fence: Option<Fence>,
+    /// Known to the claiming worker only: attempt and fence are shown with the job. None for claims of
+    /// earlier versions.
+    pub secret: Option<Secret>,
+    /// The authenticated principal of the worker, the same as when it claimed the job.
+    pub principal: Option<String>,
 }
 
 /// A job that a worker has claimed.
@@ -61,43 +114,66 @@ impl Scheduler {
     ///
     /// # Errors
     /// A store did not respond.
-    pub async fn claim(&self, topic: &str, worker: &str) -> Result<Option<ClaimedJob>, PlaneError> {
-        let query = DocumentQuery {
-            index_key: Some(topic.to_owned()),
-            ..DocumentQuery::new(DocumentKind::Job, [JobState::Dispatched.as_str()], MAX_CLAIM_CANDIDATES)
+    pub async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Option<ClaimedJob>, PlaneError> {
+        let mut query = DocumentQuery {
+            index_key: Some(request.topic.to_owned()),
+            ..DocumentQuery::new(DocumentKind::Job, [JobState::Dispatched.as_str()], CLAIM_PAGE_SIZE)
         };
-        for doc in self.writer.call(self.writer.store.list(&query)).await? {
-            let job = Job::read(&doc)?;
-            if job.spec.work != Work::Pull {
-                continue;
+        // By pages: a stranger that holds the locks of the first jobs must not hold up the others.
+        while query.offset < MAX_CLAIM_CANDIDATES {
+            let page = self.writer.call(self.writer.store.list(&query)).await?;
+            for doc in &page {
+                if let Some(claimed) = self.claim_candidate(doc, request).await? {
+                    return Ok(Some(claimed));
+                }
             }
-            let hold = match self
-                .writer
-                // No waiting: there are other candidates, and a busy lock means that this one is being claimed.
-                .lock(&job.spec.class, job.lock_name()?, Some(Duration::ZERO))
-                .await
-            {
-                Ok(hold) => hold,
-                // Another worker is claiming it.
-                Err(PlaneError::Busy { .. }) => continue,
-                Err(error) => return Err(error),
-            };
-            let claimed = while_held(&hold, self.claim_locked(&hold, &job.id, worker)).await;
-            hold.release().await;
-            match claimed {
-                Ok(Some(claimed)) => return Ok(Some(claimed)),
-                Ok(None) | Err(PlaneError::Refused(_)) => {}
-                Err(error) => return Err(error),
+            if page.len() < CLAIM_PAGE_SIZE {
+                break;
             }
+            query.offset += page.len();
         }
         Ok(None)
+    }
+
+    /// Claims this job, if it can be claimed.
+    async fn claim_candidate(
+        &self,
+        doc: &Document,
+        request: &ClaimRequest<'_>,
+    ) -> Result<Option<ClaimedJob>, PlaneError> {
+        let Some(job) = self.read_candidate(doc) else { return Ok(None) };
+        if job.spec.work != Work::Pull || request.filter.is_some_and(|accepts| !accepts(&job)) {
+            return Ok(None);
+        }
+        // No waiting: there are other candidates, and a busy lock means that this one is being claimed.
+        let hold = match self.writer.lock(&job.spec.class, job.lock_name()?, Some(Duration::ZERO)).await {
+            Ok(hold) => hold,
+            Err(PlaneError::Busy { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let claimed = while_held(&hold, self.claim_locked(&hold, &job.id, request)).await;
+        hold.release().await;
+        match claimed {
+            Err(PlaneError::Refused(_)) => Ok(None),
+            other => other,
+        }
+    }
+
+    /// Reads a candidate. One that cannot be used is reported and skipped: the topic's others still can.
+    fn read_candidate(&self, doc: &Document) -> Option<Job> {
+        let now = self.writer.locks.clock().now();
+        let read = Job::read(doc).map_err(|error| error.to_string()).and_then(|job| {
+            let class = self.writer.locks.policies().class(&job.spec.class, now);
+            class.map(|_| job).map_err(|error| error.to_string())
+        });
+        read.inspect_err(|error| tracing::warn!(job = %doc.id, %error, "the job cannot be claimed")).ok()
     }
 
     async fn claim_locked(
         &self,
         hold: &Hold,
         id: &str,
-        worker: &str,
+        request: &ClaimRequest<'_>,
     ) -> Result<Option<ClaimedJob>, PlaneError> {
         let writer = &self.writer;
         let job = writer.job(id).await?;
@@ -105,15 +181,19 @@ impl Scheduler {
         if job.state != JobState::Dispatched {
             return Ok(None);
         }
-        if let Some(why) = writer.open_cancel_reason(id).await? {
-            writer.apply(hold, &job, job.cancel(&why)).await?;
+        if let Some(cancel) = writer.open_cancel_request(id).await? {
+            writer.apply(hold, &job, cancel.change(&job)).await?;
             return Ok(None);
         }
         let fence = hold.fence_if_any()?;
-        let owner = Owner { who: worker.to_owned(), fence };
+        let owner = Owner { who: request.worker.to_owned(), fence };
         let heartbeat = writer.settings.heartbeat_timeout;
-        let job = writer.apply(hold, &job, job.start(owner, Some(heartbeat))).await?;
-        let claim = Claim { job: job.id.clone(), attempt: job.attempt, fence };
+        let principal = request.principal.map(str::to_owned);
+        let secret = format!("{:032x}", writer.random.wide());
+        let seal = ClaimSeal::new(&secret, principal.as_deref().unwrap_or(UNAUTHENTICATED));
+        let job = writer.apply(hold, &job, job.start_claimed(owner, seal, heartbeat)).await?;
+        let secret = Some(Secret::new(secret));
+        let claim = Claim { job: job.id.clone(), attempt: job.attempt, fence, secret, principal };
         Ok(Some(ClaimedJob { claim, job, heartbeat }))
     }
 
@@ -128,7 +208,8 @@ impl Scheduler {
             let job = writer.job(&claim.job).await?;
             claim.check(&job)?;
             let heartbeat = writer.settings.heartbeat_timeout;
-            writer.apply(&hold, &job, job.heartbeat(heartbeat)).await?;
+            let change = job.heartbeat(heartbeat).requested_by(Some(claim.principal().to_owned()));
+            writer.apply(&hold, &job, change).await?;
             Ok(heartbeat)
         };
         let out = while_held(&hold, beat).await;
@@ -151,7 +232,7 @@ impl Scheduler {
             let job = writer.job(&claim.job).await?;
             // Before the claim check: a worker that repeats its report after a lost response must succeed,
             // although the job is not RUNNING any more.
-            if job.state.is_terminal() && job.attempt == claim.attempt {
+            if job.state.is_terminal() && job.attempt == claim.attempt && claim.opens(&job) {
                 writer.locks.report_duplicate(hold.class(), hold.name());
                 writer.emit(&PlaneEvent::DuplicateTerminal { job: job.id.clone() });
                 return Ok(ReportResponse { job, repeated: true });
@@ -161,6 +242,7 @@ impl Scheduler {
                 Ok(value) => job.succeed(value),
                 Err(why) => job.fail(&why, &*writer.random),
             };
+            let change = change.requested_by(Some(claim.principal().to_owned()));
             let job = writer.apply(&hold, &job, change).await?;
             Ok(ReportResponse { job, repeated: false })
         };
@@ -171,12 +253,49 @@ impl Scheduler {
 }
 
 impl Claim {
+    /// A claim by its public parts.
+    #[must_use]
+    pub fn new(job: String, attempt: u32, fence: Option<Fence>) -> Self {
+        Self { job, attempt, fence, secret: None, principal: None }
+    }
+
+    /// The same claim with its secret.
+    #[must_use]
+    pub fn with_secret(mut self, secret: Option<Secret>) -> Self {
+        self.secret = secret;
+        self
+    }
+
+    /// The same claim, used by this principal.
+    #[must_use]
+    pub fn with_principal(mut self, principal: &str) -> Self {
+        self.principal = Some(principal.to_owned());
+        self
+    }
+
+    fn principal(&self) -> &str {
+        self.principal.as_deref().unwrap_or(UNAUTHENTICATED)
+    }
+
+    /// Whether the secret and the principal are those of the job's latest claim.
+    fn opens(&self, job: &Job) -> bool {
+        match &job.claim {
+            Some(seal) => {
+                let secret = self.secret.as_ref().map_or("", Secret::expose);
+                seal.opens_with(secret, self.principal())
+            }
+            // An earlier version claimed it; such a claim has no secret.
+            None => job.spec.work == Work::Pull,
+        }
+    }
+
     fn check(&self, job: &Job) -> Result<(), PlaneError> {
         let owner = job.owner.as_ref();
         let ours = job.state == JobState::Running
             && job.attempt == self.attempt
             // Both must match: the number alone can be guessed, and without the lock store there is no fence.
-            && owner.is_some_and(|owner| owner.fence == self.fence);
+            && owner.is_some_and(|owner| owner.fence == self.fence)
+            && self.opens(job);
         if ours {
             return Ok(());
         }

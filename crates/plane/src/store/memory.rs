@@ -11,8 +11,9 @@ use leasehold_core::clock::SharedClock;
 use leasehold_core::store::StoreError;
 
 use super::{
-    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKind, DocumentQuery, Message,
-    PlaneStore, Queue, Revision, WriteRequest, WriteResponse, check_write,
+    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind,
+    DocumentQuery, KeySpace, Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse, check_write,
+    document_scope,
 };
 
 /// A plane store in memory, for tests and examples.
@@ -25,7 +26,7 @@ pub struct MemoryPlane {
 #[derive(Debug, Default)]
 struct Tables {
     docs: BTreeMap<(DocumentKind, String), StoredDocument>,
-    keys: BTreeMap<(DocumentKind, String), String>,
+    keys: BTreeMap<(DocumentKind, KeySpace, String), String>,
     fences: BTreeMap<String, Fence>,
     messages: BTreeMap<(Queue, String), StoredMessage>,
 }
@@ -95,10 +96,21 @@ impl Tables {
         let event = DocumentEvent { version, at: now, body: entry.event.clone() };
         row.events.push((write.to_owned(), event));
         if let Some(key) = &entry.key {
-            let key = (entry.kind, key.clone());
+            let key = (entry.kind, key.space(), key.text().to_owned());
             self.keys.entry(key).or_insert_with(|| entry.id.clone());
         }
         version
+    }
+
+    fn find_id_by_key(&self, kind: DocumentKind, key: &DocumentKey) -> Option<String> {
+        let found = self.keys.get(&(kind, key.space(), key.text().to_owned()));
+        let earlier = || {
+            let earlier = key.earlier()?;
+            let id = self.keys.get(&(kind, KeySpace::Unscoped, earlier.text.clone()))?;
+            let row = self.docs.get(&(kind, id.clone()))?;
+            (document_scope(kind, id, &row.body) == earlier.scope).then_some(id)
+        };
+        found.or_else(earlier).cloned()
     }
 
     /// Queues the message. False if one with this id is queued already.
@@ -167,8 +179,7 @@ impl PlaneStore for MemoryPlane {
         });
         let mark = |(name, _): &(_, _)| tables.fences.get(leasehold_core::Name::as_str(name)).copied();
         let newest = write.fence.as_ref().and_then(mark);
-        let key = entry.key.as_ref().map(|key| (entry.kind, key.clone()));
-        let key_of = key.and_then(|key| tables.keys.get(&key).cloned());
+        let key_of = entry.key.as_ref().and_then(|key| tables.find_id_by_key(entry.kind, key));
         if let Some(answer) = check_write(write, found.as_ref(), newest, key_of) {
             return Ok(answer);
         }
@@ -195,7 +206,12 @@ impl PlaneStore for MemoryPlane {
         let tables = self.lock();
         let mut found: Vec<_> = tables.matching(query, now).collect();
         found.sort_by_key(|(id, row)| (row.due.unwrap_or(u64::MAX), (*id).clone()));
-        Ok(found.into_iter().take(query.limit).map(|(id, row)| to_document(id, row, now)).collect())
+        Ok(found
+            .into_iter()
+            .skip(query.offset)
+            .take(query.limit)
+            .map(|(id, row)| to_document(id, row, now))
+            .collect())
     }
 
     async fn count(&self, query: &DocumentQuery) -> Result<u64, StoreError> {
@@ -204,8 +220,12 @@ impl PlaneStore for MemoryPlane {
         Ok(self.lock().matching(&query, now).count() as u64)
     }
 
-    async fn find_id_by_key(&self, kind: DocumentKind, key: &str) -> Result<Option<String>, StoreError> {
-        Ok(self.lock().keys.get(&(kind, key.to_owned())).cloned())
+    async fn find_id_by_key(
+        &self,
+        kind: DocumentKind,
+        key: &DocumentKey,
+    ) -> Result<Option<String>, StoreError> {
+        Ok(self.lock().find_id_by_key(kind, key))
     }
 
     async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError> {
@@ -289,7 +309,7 @@ impl PlaneStore for MemoryPlane {
             .collect();
         for key in &gone {
             tables.docs.remove(key);
-            tables.keys.retain(|(of, _), id| *of != kind || *id != key.1);
+            tables.keys.retain(|(of, ..), id| *of != kind || *id != key.1);
             // The lock name of the document. Fence marks would otherwise accumulate for ever.
             tables.fences.remove(&format!("{}:{}", kind.as_str(), key.1));
         }

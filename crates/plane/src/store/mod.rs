@@ -14,6 +14,7 @@
 //! Times are the store's own: replicas send durations (*in 30 seconds*), never points in time, so their
 //! clocks are never compared (ADR 0012).
 
+mod document_key;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -29,6 +30,8 @@ use async_trait::async_trait;
 use leasehold_core::store::StoreError;
 use leasehold_core::{Fence, Name};
 
+pub use document_key::DocumentKey;
+pub(crate) use document_key::{KeySpace, document_scope};
 pub(crate) use write_rule::{CurrentDocument, check_write};
 
 /// The kinds of documents.
@@ -72,7 +75,7 @@ pub struct Revision {
     /// A second search key besides the state: a job's topic, a run's organisation.
     pub index_key: String,
     /// The idempotency key of a new document.
-    pub key: Option<String>,
+    pub key: Option<DocumentKey>,
     /// The remaining fields, as JSON; opaque to the store.
     pub body: String,
     /// The event of this write, as JSON.
@@ -219,6 +222,8 @@ pub struct DocumentQuery {
     pub due_only: bool,
     /// Only documents with this index key.
     pub index_key: Option<String>,
+    /// How many matching documents to skip, for the next page.
+    pub offset: usize,
     /// The most documents to return.
     pub limit: usize,
 }
@@ -226,7 +231,14 @@ pub struct DocumentQuery {
 impl DocumentQuery {
     /// The documents of a kind in these states, whatever their due time and index key.
     pub fn new(kind: DocumentKind, states: impl IntoIterator<Item = &'static str>, limit: usize) -> Self {
-        Self { kind, states: states.into_iter().collect(), due_only: false, index_key: None, limit }
+        Self {
+            kind,
+            states: states.into_iter().collect(),
+            due_only: false,
+            index_key: None,
+            offset: 0,
+            limit,
+        }
     }
 }
 
@@ -312,11 +324,16 @@ pub trait PlaneStore: Send + Sync + fmt::Debug + 'static {
     /// Lists the documents that match a query.
     async fn list(&self, query: &DocumentQuery) -> Result<Vec<Document>, StoreError>;
 
-    /// Counts the documents that match a query. Ignores its `due` condition and its limit.
+    /// Counts the documents that match a query. Ignores its `due` condition, offset and limit.
     async fn count(&self, query: &DocumentQuery) -> Result<u64, StoreError>;
 
-    /// The id of the document that was created with an idempotency key.
-    async fn find_id_by_key(&self, kind: DocumentKind, key: &str) -> Result<Option<String>, StoreError>;
+    /// The id of the document that was created with an idempotency key. An entry of an earlier version counts
+    /// if its document has the key's scope, here and in a write alike.
+    async fn find_id_by_key(
+        &self,
+        kind: DocumentKind,
+        key: &DocumentKey,
+    ) -> Result<Option<String>, StoreError>;
 
     /// The events of a document, oldest first.
     async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError>;

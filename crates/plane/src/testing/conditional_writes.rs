@@ -6,7 +6,7 @@ use super::{
     STORE_WAIT_TIMEOUT, change_state, fence, message, new_document, revision, write_applied, write_refused,
 };
 use crate::store::{
-    DocumentKind, Queue, Revision, SharedPlaneStore, WriteRefusal, WriteRequest, WriteResponse,
+    DocumentKey, DocumentKind, Queue, Revision, SharedPlaneStore, WriteRefusal, WriteRequest, WriteResponse,
 };
 
 /// A document is created once and read back as written.
@@ -101,15 +101,16 @@ pub async fn a_repeated_write_changes_nothing(store: SharedPlaneStore) {
 
 /// An idempotency key creates one document only.
 pub async fn an_idempotency_key_brings_one_document(store: SharedPlaneStore) {
+    let key = DocumentKey::scoped("default", "k");
     let keyed = |id: &str| WriteRequest {
-        revision: Revision { key: Some("k".into()), ..revision(id, "PENDING") },
+        revision: Revision { key: Some(key.clone()), ..revision(id, "PENDING") },
         ..new_document(id)
     };
     write_applied(&*store, &keyed("a")).await;
     assert_eq!(write_refused(&*store, &keyed("b")).await, WriteRefusal::KeyInUse { id: "a".into() });
     assert!(store.read(DocumentKind::Job, "b").await.unwrap().is_none());
-    assert_eq!(store.find_id_by_key(DocumentKind::Job, "k").await.unwrap().as_deref(), Some("a"));
-    assert_eq!(store.find_id_by_key(DocumentKind::Run, "k").await.unwrap(), None);
+    assert_eq!(store.find_id_by_key(DocumentKind::Job, &key).await.unwrap().as_deref(), Some("a"));
+    assert_eq!(store.find_id_by_key(DocumentKind::Run, &key).await.unwrap(), None);
 }
 
 /// Further documents and messages are written together with the write or not at all; existing documents

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::clock::{BootClock, ClockExt};
 
 use super::{change_state, fence, ids, new_document, query, revision, write_applied};
-use crate::store::{DocumentKind, DocumentQuery, Revision, SharedPlaneStore, WriteRequest};
+use crate::store::{DocumentKey, DocumentKind, DocumentQuery, Revision, SharedPlaneStore, WriteRequest};
 
 /// Documents are found by state, index key and due time, the earliest first, and counted.
 pub async fn documents_are_found(store: SharedPlaneStore) {
@@ -44,6 +44,21 @@ pub async fn documents_are_found(store: SharedPlaneStore) {
     assert_eq!(store.count(&query(&["PENDING", "SCHEDULED"])).await.unwrap(), 4);
 }
 
+/// Pages of a query hold each document once, in the order of the whole list.
+pub async fn documents_come_in_pages(store: SharedPlaneStore) {
+    let all: Vec<String> = (0..7).map(|number| format!("d{number}")).collect();
+    for (number, id) in (1..).zip(&all) {
+        let revision = Revision { due_in: Some(Duration::from_secs(number)), ..revision(id, "PENDING") };
+        write_applied(&*store, &WriteRequest { revision, ..new_document(id) }).await;
+    }
+    let mut paged = Vec::new();
+    for offset in [0, 3, 6, 9] {
+        let page = DocumentQuery { offset, limit: 3, ..query(&["PENDING", "SCHEDULED"]) };
+        paged.extend(ids(&*store, &page).await);
+    }
+    assert_eq!(paged, all);
+}
+
 /// Each write makes one event, in order.
 pub async fn every_write_is_one_event(store: SharedPlaneStore) {
     write_applied(&*store, &new_document("a")).await;
@@ -60,7 +75,7 @@ pub async fn every_write_is_one_event(store: SharedPlaneStore) {
 /// Documents that ended long ago are purged with their events and key; no others are.
 pub async fn old_documents_are_forgotten(store: SharedPlaneStore) {
     let keyed = WriteRequest {
-        revision: Revision { key: Some("k".into()), ..revision("old", "PENDING") },
+        revision: Revision { key: Some(DocumentKey::scoped("default", "k")), ..revision("old", "PENDING") },
         ..new_document("old")
     };
     write_applied(&*store, &keyed).await;
@@ -72,7 +87,10 @@ pub async fn old_documents_are_forgotten(store: SharedPlaneStore) {
     assert_eq!(store.purge(DocumentKind::Job, &["FAILED"], Duration::ZERO, 10).await.unwrap(), 1);
     assert!(store.read(DocumentKind::Job, "old").await.unwrap().is_none());
     assert!(store.history(DocumentKind::Job, "old").await.unwrap().is_empty());
-    assert_eq!(store.find_id_by_key(DocumentKind::Job, "k").await.unwrap(), None);
+    assert_eq!(
+        store.find_id_by_key(DocumentKind::Job, &DocumentKey::scoped("default", "k")).await.unwrap(),
+        None
+    );
     assert_eq!(ids(&*store, &query(&["PENDING", "FAILED"])).await, ["alive"]);
     // The fence mark is purged too: marks of deleted documents must not accumulate.
     let anew = WriteRequest { fence: fence("job:old", 5), ..new_document("old") };

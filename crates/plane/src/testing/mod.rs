@@ -6,6 +6,7 @@
 
 mod conditional_writes;
 mod documents;
+mod keys;
 mod messages;
 
 use std::time::Duration;
@@ -18,7 +19,13 @@ pub use conditional_writes::{
     a_state_follows_only_where_it_may, a_write_needs_the_version_it_saw, all_of_a_write_or_nothing,
     an_idempotency_key_brings_one_document, of_many_writers_one_wins,
 };
-pub use documents::{documents_are_found, every_write_is_one_event, old_documents_are_forgotten};
+pub use documents::{
+    documents_are_found, documents_come_in_pages, every_write_is_one_event, old_documents_are_forgotten,
+};
+pub use keys::{
+    engine_keys_are_a_space_of_their_own, keys_count_within_their_scope,
+    keys_of_earlier_versions_count_in_their_scope,
+};
 pub use messages::{mail_comes_until_it_is_acknowledged, mail_goes_to_one_taker};
 
 use crate::store::{
@@ -122,7 +129,9 @@ macro_rules! plane_store_suite {
             a_new_document_is_there_once, a_write_needs_the_version_it_saw, a_state_follows_only_where_it_may,
             a_stale_fence_is_refused, a_repeated_write_changes_nothing, an_idempotency_key_brings_one_document,
             all_of_a_write_or_nothing, mail_comes_until_it_is_acknowledged, mail_goes_to_one_taker,
-            of_many_writers_one_wins, documents_are_found, every_write_is_one_event, old_documents_are_forgotten,
+            of_many_writers_one_wins, documents_are_found, documents_come_in_pages, every_write_is_one_event, old_documents_are_forgotten,
+            keys_count_within_their_scope, engine_keys_are_a_space_of_their_own,
+            keys_of_earlier_versions_count_in_their_scope,
         );
     };
     ($make:path; $($case:ident),* $(,)?) => {

@@ -1,5 +1,6 @@
 //! How work is done: by a command, by a handler in this process, or by a pull worker.
 
+mod command_input;
 pub mod exec;
 
 use std::collections::BTreeMap;

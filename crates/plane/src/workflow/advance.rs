@@ -300,13 +300,14 @@ impl Progress {
 pub(crate) fn job_of_attempt(run: &Run, step: &str, attempt: u32) -> Option<Job> {
     let mut spec = run.workflow.step(step)?.job_spec(&run.workflow.class, &run.org)?;
     let id = run.job_id(step, attempt);
+    // The id follows from run, step and attempt, so a repeated begin creates no second job.
     spec.id = Some(id.clone());
-    // Id and key follow from run, step and attempt, so a repeated begin creates no second job.
-    spec.key = Some(format!("run/{}/{step}/{attempt}", run.id));
     spec.labels.insert("run".into(), run.id.clone());
     if spec.payload.is_null() {
         spec.payload = run.input.clone();
     }
     let parent = Parent { run: run.id.clone(), step: step.to_owned(), attempt };
-    Some(Job::new(id, spec, Some(parent)))
+    let mut job = Job::new(id, spec, Some(parent));
+    job.submitted_by.clone_from(&run.started_by);
+    Some(job)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Hold, Name};
+use leasehold_core::{Hold, InvalidInput, Name};
 use leasehold_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,10 +11,12 @@ use super::definition::Workflow;
 use super::engine::{run_message, run_revision};
 use super::run::{Run, RunState};
 use crate::error::PlaneError;
+use crate::job::{DEFAULT_TENANT, check_key, check_tenant_prefix, key_scope};
 use crate::plane::Plane;
 use crate::scheduler::while_held;
 use crate::store::{
-    DocumentEvent, DocumentKind, DocumentQuery, Revision, WriteRefusal, WriteRequest, WriteResponse,
+    DocumentEvent, DocumentKey, DocumentKind, DocumentQuery, Revision, WriteRefusal, WriteRequest,
+    WriteResponse,
 };
 
 /// A run to be started.
@@ -24,7 +26,8 @@ use crate::store::{
 pub struct StartRunRequest {
     /// The workflow to run.
     pub workflow: String,
-    /// The run's id; generated if not given.
+    /// The run's id; generated if not given. With an organisation other than `default`, it begins with
+    /// `<org>:`.
     pub id: Option<String>,
     /// The organisation that the run belongs to; `default` if not given.
     #[serde(default)]
@@ -32,8 +35,19 @@ pub struct StartRunRequest {
     /// The input that is passed to the run's jobs.
     #[serde(default)]
     pub input: Value,
-    /// Another start with the same key is the same run.
+    /// Another start with the same key is the same run. It counts within the organisation only, or within the
+    /// part of the id before the first `:`.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 512))]
     pub key: Option<String>,
+}
+
+impl StartRunRequest {
+    /// The scope of its idempotency key: its organisation, else the part of its id before the first `:`,
+    /// else `default`. The same key in two scopes means two runs.
+    #[must_use]
+    pub fn key_scope(&self) -> &str {
+        key_scope(&self.org, self.id.as_deref())
+    }
 }
 
 /// The response to a start.
@@ -73,7 +87,12 @@ impl Plane {
                 index_key: String::new(),
                 key: None,
                 body,
-                event: json!({"by": self.writer.holder_name(), "why": "applied"}).to_string(),
+                event: json!({
+                    "by": self.writer.holder_name(),
+                    "principal": self.recorded_principal(),
+                    "why": "applied",
+                })
+                .to_string(),
             };
             let write = WriteRequest {
                 expected_version: there.map(|doc| doc.version),
@@ -109,13 +128,26 @@ impl Plane {
         let now = self.writer.locks.clock().now();
         // The class may have left the policy file since the workflow was defined.
         self.writer.locks.policies().class(&workflow.class, now)?;
-        let org = if start.org.is_empty() { "default".to_owned() } else { start.org };
-        let id = start.id.unwrap_or_else(|| self.writer.new_id());
+        check_key(start.key.as_deref())?;
+        let key = start.key.as_deref().map(|key| DocumentKey::scoped(start.key_scope(), key));
+        let org = if start.org.is_empty() { DEFAULT_TENANT.to_owned() } else { start.org };
+        // The organisation is part of lock names: those of its resources, and of the run.
+        Name::new(&org).map_err(|error| InvalidInput::new("org", &org, error.to_string()))?;
+        if let Some(id) = &start.id {
+            check_tenant_prefix("org", &org, id)?;
+        }
+        let id = start.id.unwrap_or_else(|| self.writer.new_id_in(&org));
         // Only checks that the id can be part of a lock name; the engine locks the run later.
         crate::fenced_writer::run_lock_name(&id)?;
-        let run = Run::new(id, workflow, org, start.input);
-        let event = json!({"to": run.state, "by": self.writer.holder_name(), "why": "started"});
-        let revision = Revision { key: start.key, ..run_revision(&run, None, &event) };
+        let mut run = Run::new(id, workflow, org, start.input);
+        run.started_by = Some(self.recorded_principal());
+        let event = json!({
+            "to": run.state,
+            "by": self.writer.holder_name(),
+            "principal": run.started_by,
+            "why": "started",
+        });
+        let revision = Revision { key, ..run_revision(&run, None, &event) };
         let name = format!("start:{}", run.id);
         let message = run_message(&run.id, &name, &json!({"verb": "start"}), Duration::ZERO);
         let write =
@@ -126,21 +158,21 @@ impl Plane {
         };
         match made {
             Ok(repeated) => Ok(StartRunResponse { run: self.writer.run(&run.id).await?, repeated }),
-            Err(PlaneError::Refused(WriteRefusal::Exists)) => self.existing_run(&run.id, &run).await,
-            Err(PlaneError::Refused(WriteRefusal::KeyInUse { id })) => self.existing_run(&id, &run).await,
+            Err(PlaneError::Refused(WriteRefusal::Exists)) => {
+                let there = self.writer.run(&run.id).await?;
+                // A run of another scope is not described to this caller.
+                if there.key_scope() != run.key_scope() {
+                    let what = format!("the id {} is taken; choose another one", run.id);
+                    return Err(PlaneError::Conflict { code: ErrorCode::DifferentRun, what });
+                }
+                repeated_start(there, &run)
+            }
+            // The store matches keys within one scope only, so this run is the caller's to see.
+            Err(PlaneError::Refused(WriteRefusal::KeyInUse { id })) => {
+                repeated_start(self.writer.run(&id).await?, &run)
+            }
             Err(error) => Err(error),
         }
-    }
-
-    async fn existing_run(&self, id: &str, wanted: &Run) -> Result<StartRunResponse, PlaneError> {
-        let run = self.writer.run(id).await?;
-        if run.workflow.name != wanted.workflow.name {
-            return Err(PlaneError::Conflict {
-                code: ErrorCode::DifferentRun,
-                what: format!("run {id} has this id or key already and is one of {}", run.workflow.name),
-            });
-        }
-        Ok(StartRunResponse { run, repeated: true })
     }
 
     // Count and start happen under one lock per organisation. Otherwise two starts could both see the
@@ -226,7 +258,7 @@ impl Plane {
                 what: format!("run {id} has ended as {}", run.state),
             });
         }
-        self.send_to_engine(id, &format!("cancel:{id}"), &json!({"verb": "cancel", "why": why})).await?;
+        self.send_to_engine(id, &format!("cancel:{id}"), json!({"verb": "cancel", "why": why})).await?;
         Ok(run)
     }
 
@@ -249,15 +281,27 @@ impl Plane {
         }
         // The version in the message id: two requests after the same end make one rerun.
         let name = format!("rerun:{id}:{}", run.version);
-        self.send_to_engine(id, &name, &json!({"verb": "rerun", "from": from})).await?;
+        self.send_to_engine(id, &name, json!({"verb": "rerun", "from": from})).await?;
         Ok(run)
     }
 
-    async fn send_to_engine(&self, run: &str, name: &str, order: &Value) -> Result<(), PlaneError> {
-        let message = run_message(run, name, order, Duration::ZERO);
+    async fn send_to_engine(&self, run: &str, name: &str, mut order: Value) -> Result<(), PlaneError> {
+        order["principal"] = json!(self.recorded_principal());
+        let message = run_message(run, name, &order, Duration::ZERO);
         self.writer.call(self.writer.store.send(&message)).await?;
         Ok(())
     }
+}
+
+fn repeated_start(there: Run, wanted: &Run) -> Result<StartRunResponse, PlaneError> {
+    if there.workflow.name != wanted.workflow.name {
+        let (id, workflow) = (there.id, there.workflow.name);
+        return Err(PlaneError::Conflict {
+            code: ErrorCode::DifferentRun,
+            what: format!("run {id} has this id or key already and is one of {workflow}"),
+        });
+    }
+    Ok(StartRunResponse { run: there, repeated: true })
 }
 
 impl crate::fenced_writer::FencedWriter {

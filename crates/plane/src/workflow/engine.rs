@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::advance::{IgnoredInput, Progress, RunChange, RunInput, job_of_attempt};
 use super::run::{Run, StepStatus};
+use crate::cancel_request::{CancelRequest, cancel_request_revision};
 use crate::error::PlaneError;
 use crate::events::PlaneEvent;
 use crate::fenced_writer::{FencedWriter, job_revision, run_lock_name};
@@ -84,11 +85,18 @@ impl Engine {
     pub async fn advance(&self, hold: &Hold, id: &str, order: &Value) -> Result<Run, PlaneError> {
         // A hold on another name would pass the clock check but protect the wrong run.
         hold.cover(&run_lock_name(id)?)?;
-        let mut last = None;
+        let (mut last, mut conflicts) = (None, Vec::new());
         for _ in 0..MAX_CONFLICT_RETRIES {
             let run = self.writer.run(id).await?;
-            let mut progress = Progress::new(run.clone());
-            for input in self.inputs(&run, order).await? {
+            let mut next = run.clone();
+            if order["verb"] == "rerun" {
+                // The jobs of a rerun are submitted by the principal that requested it.
+                next.started_by = order["principal"].as_str().map(str::to_owned);
+            }
+            let mut progress = Progress::new(next);
+            let inputs =
+                if conflicts.is_empty() { self.inputs(&run, order).await? } else { conflicts.clone() };
+            for input in inputs {
                 self.apply_input(&mut progress, &input);
             }
             let mut advance = progress.finish();
@@ -97,11 +105,14 @@ impl Engine {
             if advance.changed_steps.is_empty() && advance.run.state == run.state && advance.jobs.is_empty() {
                 return Ok(run);
             }
-            match self.write_change(hold, &run, advance).await {
+            match self.write_change(hold, &run, advance, &order["principal"]).await {
                 Err(PlaneError::Refused(refusal @ WriteRefusal::VersionMismatch { .. })) => {
                     last = Some(refusal)
                 }
-                other => return other,
+                Ok((run, found)) if found.is_empty() => return Ok(run),
+                // Fails those steps now, under the same hold. After a crash the next tick does it.
+                Ok((_, found)) => conflicts = found,
+                Err(error) => return Err(error),
             }
         }
         Err(last.map_or(PlaneError::Refused(WriteRefusal::Missing), PlaneError::Refused))
@@ -128,14 +139,18 @@ impl Engine {
             "result" => {
                 let attempt = order["attempt"].as_u64().and_then(|number| number.try_into().ok());
                 let job = self.writer.find_job(&text("job")).await?;
-                result_input(&text("step"), attempt.unwrap_or(0), job.as_ref()).into_iter().collect()
+                let (step, attempt) = (text("step"), attempt.unwrap_or(0));
+                // A message about another job changes nothing.
+                let job = job.filter(|job| is_step_job(job, &run.id, &step, attempt));
+                result_input(run, &step, attempt, job.as_ref()).into_iter().collect()
             }
             // A tick recovers lost messages: each running step is compared with its job.
             _ => {
                 let mut inputs = vec![RunInput::Tick];
                 for (id, step) in run.steps.iter().filter(|(_, step)| step.status == StepStatus::Running) {
                     let job = step.job.as_deref().unwrap_or_default();
-                    inputs.extend(result_input(id, step.attempt, self.writer.find_job(job).await?.as_ref()));
+                    let job = self.writer.find_job(job).await?;
+                    inputs.extend(result_input(run, id, step.attempt, job.as_ref()));
                 }
                 inputs
             }
@@ -163,10 +178,17 @@ impl Engine {
         Ok(())
     }
 
-    /// The only writer of runs: the run, its new jobs and its cancel requests, in one step.
-    async fn write_change(&self, hold: &Hold, seen: &Run, advance: RunChange) -> Result<Run, PlaneError> {
+    /// The only writer of runs: the run, its new jobs and its cancel requests, in one step. Returns also the
+    /// inputs that fail those steps whose job id another job has.
+    async fn write_change(
+        &self,
+        hold: &Hold,
+        seen: &Run,
+        advance: RunChange,
+        principal: &Value,
+    ) -> Result<(Run, Vec<RunInput>), PlaneError> {
         let writer = &self.writer;
-        let event = json!({
+        let mut event = json!({
             "from": seen.state,
             "to": advance.run.state,
             "by": writer.holder_name(),
@@ -176,23 +198,27 @@ impl Engine {
             "steps": advance.changed_steps,
             "why": advance.reason,
         });
-        let submitted = json!({"by": writer.holder_name(), "why": format!("a step of run {}", seen.id)});
+        // Only client requests have one; results and ticks are the engine's own.
+        if !principal.is_null() {
+            event["principal"] = principal.clone();
+        }
+        let submitted = json!({
+            "by": writer.holder_name(),
+            "principal": advance.run.started_by,
+            "why": format!("a step of run {}", seen.id),
+        });
+        let cancel_request = CancelRequest {
+            reason: "its run was cancelled".to_owned(),
+            principal: principal.as_str().map(str::to_owned),
+        };
         let mut also: Vec<Revision> = Vec::new();
         for job in &advance.jobs {
             let mut event = submitted.clone();
             event["to"] = json!(job.state);
-            also.push(Revision {
-                key: job.spec.key.clone(),
-                // The same due time as a submitted job: replayer and reconciler find it by that.
-                ..job_revision(job, writer.settings.due_in(job, None), &event.to_string())
-            });
+            // The same due time as a submitted job: replayer and reconciler find it by that.
+            also.push(job_revision(job, writer.settings.due_in(job, None), &event.to_string()));
         }
-        also.extend(
-            advance
-                .cancel_jobs
-                .iter()
-                .map(|job| crate::cancel_request::cancel_request_revision(job, "its run was cancelled")),
-        );
+        also.extend(advance.cancel_jobs.iter().map(|job| cancel_request_revision(job, &cancel_request)));
         let begin = advance.jobs.iter().filter(|job| job.state == JobState::Pending);
         let mut send: Vec<Message> = begin.map(|job| dispatch_message(job, Duration::ZERO)).collect();
         // Cancelled jobs get a message, so that they end now and not at their own due time.
@@ -207,10 +233,17 @@ impl Engine {
             messages: send,
         };
         let (version, skipped) = writer.commit(hold, write).await?;
-        for job in skipped.into_iter().filter(|id| advance.jobs.iter().any(|job| job.id == *id)) {
-            writer.emit(&PlaneEvent::RepeatedHandOver { job });
+        let mut conflicts = Vec::new();
+        for job in advance.jobs.iter().filter(|job| skipped.contains(&job.id)) {
+            let (Some(parent), there) = (&job.parent, writer.find_job(&job.id).await?) else { continue };
+            match there {
+                Some(there) if !is_step_job(&there, &parent.run, &parent.step, parent.attempt) => {
+                    conflicts.extend(result_input(&advance.run, &parent.step, parent.attempt, Some(&there)));
+                }
+                _ => writer.emit(&PlaneEvent::RepeatedHandOver { job: job.id.clone() }),
+            }
         }
-        Ok(Run { version, ..advance.run })
+        Ok((Run { version, ..advance.run }, conflicts))
     }
 }
 
@@ -227,9 +260,22 @@ pub(crate) fn run_revision(run: &Run, due_in: Option<Duration>, event: &Value) -
     }
 }
 
-/// The input that an ended job makes for its step; `None` while the job has not ended.
-fn result_input(step: &str, attempt: u32, job: Option<&Job>) -> Option<RunInput> {
-    let job = job.filter(|job| job.state.is_terminal())?;
+/// Whether the job was made for exactly this attempt of this step.
+fn is_step_job(job: &Job, run: &str, step: &str, attempt: u32) -> bool {
+    let parent = job.parent.as_ref();
+    parent.is_some_and(|of| of.run == run && of.step == step && of.attempt == attempt)
+}
+
+/// The input that an ended job makes for its step; `None` while the job has not ended. A job that was not
+/// made for the step never counts as its work: the step fails.
+fn result_input(run: &Run, step: &str, attempt: u32, job: Option<&Job>) -> Option<RunInput> {
+    let job = job?;
+    if !is_step_job(job, &run.id, step, attempt) {
+        tracing::warn!(run = %run.id, step, job = %job.id, "the step's job id belongs to another job");
+        let why = format!("the id {} belongs to a job that is not this step's; cancel it and rerun", job.id);
+        return Some(RunInput::Result { step: step.to_owned(), attempt, failed: Some(why) });
+    }
+    let job = Some(job).filter(|job| job.state.is_terminal())?;
     let failed = (job.state != JobState::Succeeded).then(|| {
         let dead = job.dead.as_ref().map(|dead| dead.reason.as_str());
         let denied = job.decision.as_ref().map(|made| made.reason.as_str());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::definition::Workflow;
+use crate::job::{key_scope, step_job_id};
 use crate::store::Document;
 
 /// The state of a run.
@@ -156,6 +157,9 @@ pub struct Run {
     pub workflow: Workflow,
     /// The organisation it belongs to.
     pub org: String,
+    /// The principal that started it, or last ran it again; none for runs of versions before principals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
     /// Input given at the start; each job without its own payload gets it.
     pub input: Value,
     /// The progress of each step, by step id.
@@ -176,6 +180,7 @@ impl Run {
             now: 0,
             workflow,
             org,
+            started_by: None,
             input,
             steps,
         }
@@ -195,9 +200,19 @@ impl Run {
         Ok(run)
     }
 
+    /// The scope of its idempotency key; see
+    /// [`StartRunRequest::key_scope`](super::StartRunRequest::key_scope).
+    #[must_use]
+    pub fn key_scope(&self) -> &str {
+        key_scope(&self.org, Some(&self.id))
+    }
+
     /// The job id of one attempt of a step. The same attempt always has the same id.
     #[must_use]
     pub fn job_id(&self, step: &str, attempt: u32) -> String {
-        format!("{}.{step}.{attempt}", self.id)
+        // A step that began under an earlier version keeps the id that its job was made with.
+        let begun = self.steps.get(step).filter(|begun| begun.attempt == attempt);
+        let id = begun.and_then(|begun| begun.job.clone());
+        id.unwrap_or_else(|| step_job_id(&self.id, step, attempt))
     }
 }

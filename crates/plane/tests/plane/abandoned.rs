@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use leasehold_core::Hold;
 use leasehold_plane::approval::DecisionRequest;
 use leasehold_plane::loops::{LoopKind, LoopRunner};
+use leasehold_plane::scheduler::ClaimRequest;
 use leasehold_plane::store::{Message, PlaneStore, Queue};
 use leasehold_plane::work::{Executors, Handler, Publisher};
 use leasehold_plane::workflow::StartRunRequest;
@@ -171,7 +172,8 @@ async fn does_not_acknowledge_a_hand_over() {
     let gate = JobSpec { id: Some("a".into()), ..JobSpec::new(leasehold_plane::Work::Gate) };
     let parts = fixture.replica_parts("sleeper", instant_executors());
     parts.plane.submit(gate).await.unwrap();
-    let verdict = DecisionRequest { by: "ann".into(), reason: "fine".into(), snapshot: None };
+    let snapshot = parts.plane.job("a").await.unwrap().snapshot();
+    let verdict = DecisionRequest { by: "ann".into(), reason: "fine".into(), snapshot };
     parts.plane.approve("a", &verdict).await.unwrap();
     parts.store.sleep_after("write job SUCCEEDED", PAST_ANY_LEASE);
     parts.deliver_due().await;
@@ -231,7 +233,8 @@ async fn does_not_decide() {
     let parts = fixture.replica_parts("sleeper", instant_executors());
     let spec = JobSpec { requires_approval: true, ..handler_job("a") };
     parts.plane.submit(spec).await.unwrap();
-    let verdict = DecisionRequest { by: "ann".into(), reason: "fine".into(), snapshot: None };
+    let snapshot = parts.plane.job("a").await.unwrap().snapshot();
+    let verdict = DecisionRequest { by: "ann".into(), reason: "fine".into(), snapshot };
     for decide in ["approve", "reject", "repair"] {
         parts.store.sleep_after("read job", PAST_ANY_LEASE);
         let out = match decide {
@@ -251,9 +254,9 @@ async fn does_not_claim_heartbeat_or_report() {
     parts.plane.submit(pull_job("a")).await.unwrap();
     parts.deliver_due().await;
     parts.store.sleep_after("read signal", PAST_ANY_LEASE);
-    assert!(matches!(parts.scheduler.claim("work", "w").await, Err(PlaneError::Lost(_))));
+    assert!(matches!(parts.scheduler.claim(&ClaimRequest::new("work", "w")).await, Err(PlaneError::Lost(_))));
     assert_no_changes_after_sleep(&parts);
-    let claim = parts.scheduler.claim("work", "w").await.unwrap().unwrap().claim;
+    let claim = parts.scheduler.claim(&ClaimRequest::new("work", "w")).await.unwrap().unwrap().claim;
     let hold = parts.plane.locks().class("scheduler").acquire("job:a").await.unwrap().held().unwrap();
     let job = parts.plane.job("a").await.unwrap();
     tokio::time::advance(PAST_ANY_LEASE).await;

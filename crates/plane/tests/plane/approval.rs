@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use crate::fixture::{Fixture, handler_job};
 use leasehold_plane::approval::DecisionRequest;
 use leasehold_plane::work::Executors;
-use leasehold_plane::{JobSpec, JobState};
+use leasehold_plane::{Job, JobSpec, JobState};
 use serde_json::json;
 
-fn decision_by(who: &str) -> DecisionRequest {
-    DecisionRequest { by: who.into(), reason: "looked at it".into(), snapshot: None }
+/// A decision about the job `id` as it was submitted.
+fn decision_on(id: &str, who: &str) -> DecisionRequest {
+    let snapshot = Job::new(id.into(), job_with_approval(id), None).snapshot();
+    DecisionRequest { by: who.into(), reason: "looked at it".into(), snapshot }
 }
 
 fn job_with_approval(id: &str) -> JobSpec {
@@ -31,7 +33,9 @@ async fn ten_concurrent_approvals_count_once() {
         .enumerate()
         .map(|(number, parts)| {
             let plane = parts.plane.clone();
-            tokio::spawn(async move { plane.approve("j", &decision_by(&format!("person-{number}"))).await })
+            tokio::spawn(
+                async move { plane.approve("j", &decision_on("j", &format!("person-{number}"))).await },
+            )
         })
         .collect();
     for answer in all {
@@ -60,27 +64,27 @@ async fn each_refusal_has_its_code() {
         let plane = parts.plane.clone();
         async move { plane.approve(id, &verdict).await.unwrap_err().code().as_str() }
     };
-    assert_eq!(code("nobody", decision_by("ann")).await, "not_found");
+    assert_eq!(code("nobody", decision_on("nobody", "ann")).await, "not_found");
     parts.plane.submit(handler_job("open")).await.unwrap();
-    assert_eq!(code("open", decision_by("ann")).await, "not_actionable");
+    assert_eq!(code("open", decision_on("open", "ann")).await, "not_actionable");
     parts.plane.cancel("open", "no").await.unwrap();
-    assert_eq!(code("open", decision_by("ann")).await, "terminal");
+    assert_eq!(code("open", decision_on("open", "ann")).await, "terminal");
     parts.plane.submit(job_with_approval("j")).await.unwrap();
-    assert_eq!(code("j", decision_by(" ")).await, "invalid");
+    assert_eq!(code("j", decision_on("j", " ")).await, "invalid");
     let seen = parts.plane.job("j").await.unwrap().snapshot();
-    let repaired = parts.plane.repair("j", json!({"region": "eu"}), &decision_by("bob")).await.unwrap();
+    let repaired = parts.plane.repair("j", json!({"region": "eu"}), &decision_on("j", "bob")).await.unwrap();
     assert_ne!(repaired.snapshot(), seen);
     assert_eq!(
-        code("j", DecisionRequest { snapshot: Some(seen), ..decision_by("ann") }).await,
+        code("j", DecisionRequest { snapshot: seen, ..decision_on("j", "ann") }).await,
         "stale_snapshot"
     );
-    let verdict = DecisionRequest { snapshot: Some(repaired.snapshot()), ..decision_by("ann") };
+    let verdict = DecisionRequest { snapshot: repaired.snapshot(), ..decision_on("j", "ann") };
     parts.plane.approve("j", &verdict).await.unwrap();
-    assert_eq!(code("j", decision_by("cid")).await, "already_approved");
+    assert_eq!(code("j", decision_on("j", "cid")).await, "already_approved");
     parts.plane.submit(job_with_approval("k")).await.unwrap();
-    let denied = parts.plane.reject("k", &decision_by("ann")).await.unwrap();
+    let denied = parts.plane.reject("k", &decision_on("k", "ann")).await.unwrap();
     assert_eq!(denied.state, JobState::Denied);
-    assert_eq!(code("k", decision_by("cid")).await, "already_rejected");
+    assert_eq!(code("k", decision_on("k", "cid")).await, "already_rejected");
 }
 
 /// The decision is known, so a repetition must not get a retry error while the scheduler holds the lock.
@@ -92,10 +96,10 @@ async fn a_repeated_approval_of_a_running_job_is_answered_at_once() {
         fixture.replica_parts("scheduler", Executors::default()),
     );
     parts.plane.submit(job_with_approval("j")).await.unwrap();
-    parts.plane.approve("j", &decision_by("ann")).await.unwrap();
+    parts.plane.approve("j", &decision_on("j", "ann")).await.unwrap();
     let locks = other.plane.locks().class("scheduler");
     let _held = locks.acquire("job:j").await.unwrap().held().unwrap();
-    let again = parts.plane.approve("j", &decision_by("bob")).await.unwrap_err();
+    let again = parts.plane.approve("j", &decision_on("j", "bob")).await.unwrap_err();
     assert_eq!(again.code().as_str(), "already_approved");
 }
 
@@ -108,12 +112,12 @@ async fn approvals_and_the_scheduler_exclude_each_other() {
     );
     parts.plane.submit(job_with_approval("j")).await.unwrap();
     let held = other.plane.locks().class("scheduler").acquire("job:j").await.unwrap();
-    let busy = parts.plane.approve("j", &decision_by("ann")).await.unwrap_err();
+    let busy = parts.plane.approve("j", &decision_on("j", "ann")).await.unwrap_err();
     assert_eq!((busy.code().as_str(), busy.code().status()), ("approval_retryable_lock", 409));
     assert!(busy.retry_after().is_some());
     drop(held);
     fixture.chaos.all().down(true);
-    let down = parts.plane.approve("j", &decision_by("ann")).await.unwrap_err();
+    let down = parts.plane.approve("j", &decision_on("j", "ann")).await.unwrap_err();
     assert_eq!(down.code().status(), 503);
     assert_eq!(parts.plane.job("j").await.unwrap().state, JobState::ApprovalRequired);
 }

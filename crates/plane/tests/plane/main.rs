@@ -4,12 +4,16 @@
 
 mod abandoned;
 mod approval;
+mod claims;
+mod command_input;
 mod commands;
 mod conformance;
 mod examples;
 mod fixture;
+mod key_scopes;
 mod properties;
 mod replayer;
 mod scheduler;
+mod step_ids;
 mod stopped;
 mod workflow;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use leasehold_core::Hold;
 use leasehold_core::clock::{ClockExt, SharedClock};
 use leasehold_plane::job::Outcome;
-use leasehold_plane::scheduler::Claim;
+use leasehold_plane::scheduler::ClaimRequest;
 use leasehold_plane::store::{PlaneStore, Queue};
 use leasehold_plane::work::{Executors, Handler, Publisher};
 use leasehold_plane::{CancelResponse, Job, JobSpec, JobState, PlaneError, Span};
@@ -310,13 +310,13 @@ async fn a_dead_owners_job_is_taken_over_within_ttl_and_one_poll() {
 async fn pull_workers_claim_heartbeat_and_report() {
     let fixture = Fixture::new();
     let parts = fixture.replica_parts("a", Executors::default());
-    assert!(parts.scheduler.claim("work", "w1").await.unwrap().is_none());
+    assert!(parts.scheduler.claim(&ClaimRequest::new("work", "w1")).await.unwrap().is_none());
     parts.plane.submit(pull_job("j")).await.unwrap();
     parts.deliver_due().await;
-    let claimed = parts.scheduler.claim("work", "w1").await.unwrap().unwrap();
+    let claimed = parts.scheduler.claim(&ClaimRequest::new("work", "w1")).await.unwrap().unwrap();
     assert_eq!(claimed.job.state, JobState::Running);
     assert!(claimed.claim.fence.is_some());
-    assert!(parts.scheduler.claim("work", "w2").await.unwrap().is_none());
+    assert!(parts.scheduler.claim(&ClaimRequest::new("work", "w2")).await.unwrap().is_none());
     parts.scheduler.heartbeat(&claimed.claim).await.unwrap();
     let reported = parts.scheduler.report(&claimed.claim, Ok(json!(7))).await.unwrap();
     assert_eq!((reported.repeated, reported.job.state), (false, JobState::Succeeded));
@@ -334,11 +334,11 @@ async fn a_silent_worker_loses_its_claim() {
     parts.plane.submit(pull_job("j")).await.unwrap();
     let replica = parts.replica(Executors::default());
     fixture.until(&parts, "j", JobState::Dispatched).await;
-    let first = parts.scheduler.claim("work", "w1").await.unwrap().unwrap();
+    let first = parts.scheduler.claim(&ClaimRequest::new("work", "w1")).await.unwrap().unwrap();
     // No heartbeat in time: within one more poll another worker can claim the job.
     fixture.pass(first.heartbeat + Duration::from_secs(2)).await;
     fixture.wait_for_state_within(&parts, "j", JobState::Dispatched, Duration::from_secs(2)).await;
-    let second = parts.scheduler.claim("work", "w2").await.unwrap().unwrap();
+    let second = parts.scheduler.claim(&ClaimRequest::new("work", "w2")).await.unwrap().unwrap();
     assert!(second.claim.attempt > first.claim.attempt && second.claim.fence > first.claim.fence);
     for late in [
         parts.scheduler.heartbeat(&first.claim).await.map(drop),
@@ -348,8 +348,9 @@ async fn a_silent_worker_loses_its_claim() {
     }
     // Attempt and fence must both match: the number alone can be guessed, and without the lock store
     // there is no fence.
-    let old_fence = Claim { fence: first.claim.fence, ..second.claim.clone() };
-    let old_attempt = Claim { attempt: first.claim.attempt, ..second.claim.clone() };
+    let (mut old_fence, mut old_attempt) = (second.claim.clone(), second.claim.clone());
+    old_fence.fence = first.claim.fence;
+    old_attempt.attempt = first.claim.attempt;
     for half in [old_fence, old_attempt] {
         let beat = parts.scheduler.heartbeat(&half).await.map(drop);
         let report = parts.scheduler.report(&half, Ok(json!(1))).await.map(drop);

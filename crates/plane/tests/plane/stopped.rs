@@ -15,7 +15,7 @@ use leasehold_core::policy::PolicyBook;
 use leasehold_core::rng::OsRandom;
 use leasehold_core::{Hold, Holder, Locks};
 use leasehold_plane::events::{PlaneEvent, PlaneObserver};
-use leasehold_plane::scheduler::Scheduler;
+use leasehold_plane::scheduler::{ClaimRequest, Scheduler};
 use leasehold_plane::store::{Queue, SharedPlaneStore};
 use leasehold_plane::work::{Executors, Publisher};
 use leasehold_plane::{Job, JobSpec, JobState, Plane, Settings, Work, open_store};
@@ -87,7 +87,7 @@ async fn claim_from_other_replica(url: &str) {
     let (plane, _) = plane(url, "other", Vec::new());
     let scheduler = Scheduler::new(plane.writer().clone(), Executors::default());
     let end = BootClock.now() + STANDSTILL_TIMEOUT;
-    while scheduler.claim("work", "worker").await.unwrap().is_none() {
+    while scheduler.claim(&ClaimRequest::new("work", "worker")).await.unwrap().is_none() {
         assert!(BootClock.now() < end, "the job of a stopped owner was never free");
         BootClock.sleep(Duration::from_millis(20)).await;
     }

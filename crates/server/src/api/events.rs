@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use leasehold::clock::run_until;
+use leasehold::clock::{Moment, run_until};
 use leasehold_wire::Problem;
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -21,9 +21,9 @@ use utoipa::IntoParams;
 use crate::api::document::{Caller, QueryParams};
 use crate::api::locks::check_prefix;
 use crate::api::problem::Refusal;
-use crate::auth::{Principal, Role};
+use crate::auth::{Principal, Right};
 use crate::state::app::App;
-use crate::state::wait_slots::WaitSlot;
+use crate::state::shares::Share;
 
 // A comment line at this interval keeps proxies from closing the stream, and shows both ends that
 // the other is alive.
@@ -83,6 +83,7 @@ pub(crate) async fn follow(
         prefix: check_prefix(which.prefix)?,
         seq,
         ready: VecDeque::from([first]),
+        keepalive_at: app.clock.now() + KEEPALIVE_INTERVAL,
         _slot: place,
     };
     let body = Body::from_stream(stream::unfold(following, EventSubscriber::next));
@@ -99,7 +100,9 @@ struct EventSubscriber {
     seq: u64,
     wakeups: watch::Receiver<u64>,
     ready: VecDeque<String>,
-    _slot: WaitSlot,
+    /// When a silent stream sends a comment line.
+    keepalive_at: Moment,
+    _slot: Share,
 }
 
 impl EventSubscriber {
@@ -113,15 +116,20 @@ impl EventSubscriber {
             if self.app.stopping.is_cancelled() {
                 return None;
             }
+            // A revoked token must not see what happened since, and reduced grants count at once.
+            self.who = self.app.still_admitted(&self.who)?;
             let (found, missed) = self.app.recorder.feed.after(self.seq, MAX_EVENTS_PER_READ);
             if found.is_empty() {
-                let quiet = self.app.clock.now() + KEEPALIVE_INTERVAL;
                 let app = Arc::clone(&self.app);
+                let wake_at = app.next_access_check().min(self.keepalive_at);
                 tokio::select! {
                     () = app.stopping.cancelled() => return None,
-                    rung = run_until(&*app.clock, quiet, self.wakeups.changed()) => match rung {
-                        None => self.ready.push_back(": still here\n\n".to_owned()),
-                        Some(Ok(())) => {}
+                    rung = run_until(&*app.clock, wake_at, self.wakeups.changed()) => match rung {
+                        None if app.clock.now() >= self.keepalive_at => {
+                            self.keepalive_at = app.clock.now() + KEEPALIVE_INTERVAL;
+                            self.ready.push_back(": still here\n\n".to_owned());
+                        }
+                        None | Some(Ok(())) => {}
                         Some(Err(_)) => return None,
                     },
                 }
@@ -136,7 +144,7 @@ impl EventSubscriber {
                 // Rights are checked per event: an event without a name is a policy event, which
                 // every caller may read.
                 let seen = entry.name.as_ref().is_none_or(|name| {
-                    self.who.covers(Role::Read, name) && name.as_str().starts_with(&self.prefix)
+                    self.who.covers(Right::Read, name) && name.as_str().starts_with(&self.prefix)
                 });
                 if seen {
                     let _ =
@@ -144,6 +152,7 @@ impl EventSubscriber {
                 }
             }
             if !text.is_empty() {
+                self.keepalive_at = self.app.clock.now() + KEEPALIVE_INTERVAL;
                 self.ready.push_back(text);
             }
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use leasehold::Name;
+use leasehold::clock::Moment;
 use leasehold_wire::Problem;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -15,6 +16,8 @@ use crate::state::app::App;
 
 // Orchestrators usually time a probe out within a few seconds; answer before they do.
 const READINESS_STORE_TIMEOUT: Duration = Duration::from_secs(2);
+// Shorter than the interval of any prober.
+const READINESS_MAX_AGE: Duration = Duration::from_millis(500);
 
 /// The response of a probe.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,7 +43,7 @@ pub(crate) async fn healthz(State(app): State<Arc<App>>) -> JsonBody<Health> {
 
 /// The daemon can serve
 ///
-/// Reads one lease from the store. A daemon that is stopping is not ready.
+/// Reads one lease from the store, at most twice a second. A daemon that is stopping is not ready.
 #[utoipa::path(
     get, path = "/readyz", tag = "daemon", operation_id = "ready",
     responses(
@@ -52,10 +55,34 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<JsonBody<Healt
     if app.stopping.is_cancelled() {
         return Err(Refusal::stopping());
     }
+    // Held during the store call: callers that come meanwhile share its result.
+    let mut last = app.readiness.last.lock().await;
+    let now = app.clock.now();
+    let recent = last.as_ref().filter(|(at, _)| now.since(*at) < READINESS_MAX_AGE);
+    let ready = match recent {
+        Some((_, ready)) => ready.clone(),
+        None => {
+            let ready = probe_store(&app).await;
+            *last = Some((app.clock.now(), ready.clone()));
+            ready
+        }
+    };
+    drop(last);
+    ready.map(|()| JsonBody(Health::new(app.store().capabilities().kind)))
+}
+
+async fn probe_store(app: &App) -> Result<(), Refusal> {
     // A read of a reserved name: it exercises the store and changes nothing.
     let probe = Name::new("leasehold:ready")?;
     app.with_timeout(READINESS_STORE_TIMEOUT, app.store().inspect(&probe, READINESS_STORE_TIMEOUT)).await?;
-    Ok(JsonBody(Health::new(app.store().capabilities().kind)))
+    Ok(())
+}
+
+/// The last answer of the store to a readiness probe, and when it came. Probes need no identity, so
+/// they must not cause one store call each.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness {
+    last: tokio::sync::Mutex<Option<(Moment, Result<(), Refusal>)>>,
 }
 
 impl Health {

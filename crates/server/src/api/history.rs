@@ -8,9 +8,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::api::document::{Caller, JsonBody, QueryParams};
-use crate::api::locks::check_prefix;
+use crate::api::locks::{check_prefix, scope_prefixes};
 use crate::api::problem::Refusal;
-use crate::auth::Role;
+use crate::auth::Right;
 use crate::state::app::App;
 use crate::state::record::HistoryFilter;
 
@@ -49,12 +49,16 @@ pub(crate) async fn read(
     QueryParams(which): QueryParams<HistoryQuery>,
 ) -> Result<JsonBody<HistoryPage>, Refusal> {
     let wanted = HistoryFilter {
-        prefix: check_prefix(which.prefix)?,
+        prefixes: scope_prefixes(&who, &check_prefix(which.prefix)?),
         limit: usize::try_from(parse_number("limit", which.limit, 1, 1000)?.unwrap_or(100))
             .unwrap_or(MAX_HISTORY_PAGE),
         before: parse_number("before", which.before, 1, MAX_HISTORY_SEQ)?,
     };
-    let seen = move |name: &leasehold::Name| who.covers(Role::Read, name);
+    let Some(_share) = app.history_reads.take(who.id()) else {
+        let why = "too many requests read the history at this moment, or too many of yours";
+        return Err(state_db_unavailable(why.to_owned()));
+    };
+    let seen = move |name: &leasehold::Name| who.covers(Right::Read, name);
     let holds = app.recorder.history.read(wanted, seen).await;
     holds.map(|holds| JsonBody(HistoryPage { holds })).map_err(state_db_unavailable)
 }

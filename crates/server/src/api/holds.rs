@@ -19,7 +19,8 @@ use crate::auth::{self, Target, TargetSource};
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
 use crate::state::holds::{
-    HoldEntry, HoldTokenSource, ReserveOutcome, SavedHold, attempt_token, new_attempt_id, no_such_hold,
+    HoldEntry, HoldKey, HoldTokenSource, ReserveOutcome, SavedHold, attempt_token, new_attempt_id,
+    no_such_hold,
 };
 
 // The default heartbeat timeout, in milliseconds.
@@ -29,7 +30,7 @@ const DEFAULT_HEARTBEAT_MS: u64 = 10_000;
 pub(crate) fn hold_target() -> TargetSource {
     TargetSource::resolver(|request: &auth::AuthRequest<'_>| {
         let id = request.param("id").unwrap_or_default();
-        let name = request.app.holds.name_of(id);
+        let name = request.app.holds.name_of(&HoldKey::new(request.who.id(), id));
         name.map(Target::Name).ok_or_else(no_such_hold)
     })
 }
@@ -88,7 +89,6 @@ pub(crate) async fn create(
     let held = HoldEntry {
         hold: None,
         name: name.clone(),
-        owner: who.id().to_owned(),
         holder: holder.to_string(),
         class: class.name.to_string(),
         client: HeartbeatDeadline::new(
@@ -99,18 +99,19 @@ pub(crate) async fn create(
         release_request: None,
         retaken_row: None,
     };
-    if let ReserveOutcome::Existing(view) = app.holds.reserve(&id, held, asked_at)? {
+    let (key, quota) = (row.key(), app.quota(&who, |quotas| quotas.kept_holds));
+    if let ReserveOutcome::Existing(view) = app.holds.reserve(&key, held, quota, asked_at)? {
         return Ok(JsonBody(view).into_response());
     }
     // From here on the id is reserved, and every early return must free it.
-    let mut place = IdReservation::new(&app, &id);
+    let mut place = IdReservation::new(&app, &key);
     let options = RequestOptions::default().ttl(lifetime).wait(wait);
     let token_source = HoldTokenSource::new(&app, row.clone(), token.clone());
     let request = Request::new(&class.name, &name)?.token(token).token_source(token_source).options(options);
     let acquired = tokio::select! {
         biased;
-        // `biased`: when both are ready, the drain wins and the dropped acquire is undone.
-        () = app.stopping.cancelled() => return Err(Refusal::stopping()),
+        // `biased`: when both are ready, the interruption wins and the dropped acquire is undone.
+        refusal = app.interrupted(&who) => return Err(refusal),
         acquired = app.locks.acquire(request) => acquired,
     };
     let hold = match acquired {
@@ -143,7 +144,7 @@ pub(crate) async fn create(
         app.audit.record(AuditEntry::new("hold", &who).name(&name).fence(fence).detail(&id));
     }
     place.keep();
-    match app.holds.activate(&id, hold, app.clock.now()) {
+    match app.holds.activate(&key, hold, app.clock.now()) {
         Some(view) => Ok((StatusCode::CREATED, JsonBody(view?)).into_response()),
         // The stop has emptied the registry meanwhile.
         None => Err(Refusal::stopping()),
@@ -153,28 +154,28 @@ pub(crate) async fn create(
 /// Reserves an id, and frees it if the client disconnects before it has the response.
 struct IdReservation {
     app: Arc<App>,
-    id: Option<String>,
+    key: Option<HoldKey>,
     /// The row is in the database, or queued for it.
     row_queued: bool,
 }
 
 impl IdReservation {
-    fn new(app: &Arc<App>, id: &str) -> Self {
-        Self { app: Arc::clone(app), id: Some(id.to_owned()), row_queued: false }
+    fn new(app: &Arc<App>, key: &HoldKey) -> Self {
+        Self { app: Arc::clone(app), key: Some(key.clone()), row_queued: false }
     }
 
     fn keep(mut self) {
-        self.id = None;
+        self.key = None;
     }
 }
 
 impl Drop for IdReservation {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
+        if let Some(key) = self.key.take() {
             if self.row_queued {
-                self.app.holds.delete_saved(&id);
+                self.app.holds.delete_saved(&key);
             }
-            self.app.holds.forget(&id);
+            self.app.holds.forget(&key);
         }
     }
 }
@@ -215,9 +216,10 @@ fn acquire_refusal(error: Error) -> Refusal {
 )]
 pub(crate) async fn show_hold(
     State(app): State<Arc<App>>,
+    Caller(who): Caller,
     Path(id): Path<String>,
 ) -> Result<JsonBody<HoldView>, Refusal> {
-    app.holds.show(&id, app.clock.now()).map(JsonBody)
+    app.holds.show(&HoldKey::new(who.id(), &id), app.clock.now()).map(JsonBody)
 }
 
 /// Send a heartbeat
@@ -236,7 +238,7 @@ pub(crate) async fn heartbeat(
     Caller(who): Caller,
     Path(id): Path<String>,
 ) -> Result<JsonBody<HoldView>, Refusal> {
-    let mut view = app.holds.heartbeat(&id, who.id(), app.clock.now())?;
+    let mut view = app.holds.heartbeat(&HoldKey::new(who.id(), &id), app.clock.now())?;
     if app.stopping.is_cancelled() && view.asked_to_release.is_none() {
         view.asked_to_release = Some("the daemon is stopping".to_owned());
     }
@@ -257,10 +259,10 @@ pub(crate) async fn end(
     Caller(who): Caller,
     Path(id): Path<String>,
 ) -> Result<JsonBody<Released>, Refusal> {
-    let now = app.clock.now();
-    // A lost hold gives the same response as a heartbeat. This also checks the owner.
-    let view = app.holds.heartbeat(&id, who.id(), now)?;
-    let Some((hold, name)) = app.holds.remove(&id, "released", now) else {
+    let (key, now) = (HoldKey::new(who.id(), &id), app.clock.now());
+    // A lost hold gives the same response as a heartbeat.
+    let view = app.holds.heartbeat(&key, now)?;
+    let Some((hold, name)) = app.holds.remove(&key, "released", now) else {
         return Err(no_such_hold());
     };
     let outcome = hold.release().await;

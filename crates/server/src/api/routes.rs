@@ -18,8 +18,9 @@ use super::{
 };
 use crate::api::document::target_in_body;
 use crate::auth::gate::{self, Gate};
-use crate::auth::{Role, Rule, Rules, Target, TargetSource};
+use crate::auth::{Right, Rule, Rules, Target, TargetSource};
 use crate::state::app::App;
+use crate::state::holds::NO_SUCH_HOLD;
 
 /// A router of another crate with the rules of its routes. See [`auth::Rule`](crate::auth::Rule).
 #[derive(Debug, Default)]
@@ -57,10 +58,10 @@ impl RouteTable {
         if with_plane { plane::routes(table) } else { table }
     }
 
-    /// Adds the handler of one route. The control plane's routes state their role in the document.
+    /// Adds the handler of one route. The control plane's routes state their right in the document.
     pub(crate) fn route(mut self, rule: Rule, mut route: UtoipaMethodRouter<Arc<App>>) -> Self {
         for (path, item) in &mut route.1.paths {
-            let role = rule.role.filter(|_| plane::is_plane_path(path));
+            let right = rule.right.filter(|_| plane::is_plane_path(path));
             for (method, operation) in [
                 (Method::GET, &mut item.get),
                 (Method::POST, &mut item.post),
@@ -68,9 +69,9 @@ impl RouteTable {
                 (Method::DELETE, &mut item.delete),
             ] {
                 let Some(operation) = operation else { continue };
-                if let Some(role) = role {
+                if let Some(right) = right {
                     let stated = operation.extensions.get_or_insert_default();
-                    stated.insert("x-role".to_owned(), role.as_str().into());
+                    stated.insert("x-right".to_owned(), right.as_str().into());
                 }
                 self.rules.declare(&method, path, rule.clone());
             }
@@ -93,25 +94,28 @@ impl RouteTable {
 }
 
 fn daemon_routes(table: RouteTable) -> RouteTable {
-    let hold = || Rule::new(Role::Hold, TargetSource::Name);
-    let own = || Rule::new(Role::Read, TargetSource::Visible);
-    let daemon = |role| Rule::new(role, TargetSource::Daemon);
+    let hold = || Rule::new(Right::Hold, TargetSource::Name);
+    let own = || Rule::new(Right::Read, TargetSource::Visible);
+    let daemon = |right| Rule::new(right, TargetSource::Daemon);
     // Hidden: a caller without the right must not learn which hold ids exist.
-    let held = |role| Rule::new(role, holds::hold_target()).hidden();
-    let read_name = Rule::new(Role::Read, TargetSource::Name);
-    let break_name = Rule::new(Role::Admin, TargetSource::Name);
-    let renew_many =
-        Rule::new(Role::Hold, TargetSource::Namespace).renewal_budget().max_body(locks::MAX_BATCH_BODY_BYTES);
+    let held = |right| Rule::new(right, holds::hold_target()).hidden(NO_SUCH_HOLD);
+    let read_name = Rule::new(Right::Read, TargetSource::Name);
+    let break_name = Rule::new(Right::Admin, TargetSource::Name);
+    let renew_many = Rule::new(Right::Hold, TargetSource::Namespace)
+        .renewal_budget()
+        .max_body(locks::MAX_BATCH_BODY_BYTES);
     let create_hold =
-        Rule::new(Role::Hold, target_in_body(|hold: &HoldRequest| Ok(Target::Name(Name::new(&hold.name)?))));
+        Rule::new(Right::Hold, target_in_body(|hold: &HoldRequest| Ok(Target::Name(Name::new(&hold.name)?))));
     table
         .page("/", get(dashboard::page))
         .page("/assets/app.js", get(dashboard::script))
         .page("/assets/app.css", get(dashboard::style))
         .page("/assets/icon.svg", get(dashboard::icon))
         .page("/openapi.json", get(openapi::serve))
-        .route(Rule::open(), routes!(health::healthz))
-        .route(Rule::open(), routes!(health::readyz))
+        .route(Rule::probe(), routes!(health::healthz))
+        .route(Rule::probe(), routes!(health::readyz))
+        .route(Rule::open(), routes!(dashboard::open_session))
+        .route(own(), routes!(dashboard::make_code))
         .route(own(), routes!(whoami::show))
         .route(own(), routes!(locks::store))
         .route(own(), routes!(locks::list))
@@ -123,18 +127,18 @@ fn daemon_routes(table: RouteTable) -> RouteTable {
         .route(break_name, routes!(locks::break_lock))
         .route(renew_many, routes!(locks::renew_many))
         .route(create_hold, routes!(holds::create))
-        .route(held(Role::Read), routes!(holds::show_hold))
-        .route(held(Role::Hold).renewal_budget(), routes!(holds::heartbeat))
-        .route(held(Role::Hold).renewal_budget(), routes!(holds::end))
+        .route(held(Right::Read), routes!(holds::show_hold))
+        .route(held(Right::Hold).renewal_budget(), routes!(holds::heartbeat))
+        .route(held(Right::Hold).renewal_budget(), routes!(holds::end))
         .route(own(), routes!(events::follow))
         .route(own(), routes!(history::read))
         .route(own(), routes!(policies::list))
         .route(own(), routes!(policies::show))
-        .route(daemon(Role::Admin), routes!(policies::set))
-        .route(daemon(Role::Admin), routes!(policies::clear))
+        .route(daemon(Right::Admin), routes!(policies::set))
+        .route(daemon(Right::Admin), routes!(policies::clear))
         .route(own(), routes!(policies::history))
-        .route(daemon(Role::Read), routes!(drills::read))
-        .route(daemon(Role::Read), routes!(metrics::metrics))
+        .route(daemon(Right::Read), routes!(drills::read))
+        .route(daemon(Right::Read), routes!(metrics::metrics))
 }
 
 /// The grant that a request to a daemon needs, in the form of `token new --grant`. `path` has no leading

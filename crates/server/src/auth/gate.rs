@@ -1,8 +1,8 @@
 //! The middleware that every request passes before its handler runs.
 //!
-//! In this order it checks the origin, the route's rule, the caller's identity, its rate, the
-//! body's limits, and the right on the request's target. A failed check is answered here, and the
-//! handler has not run.
+//! In this order it checks the origin, the route's rule, the caller's identity, its rate, the right
+//! as far as the head names the target, the body's limits, and the right on a target that the body
+//! names. A failed check is answered here, and the handler has not run.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use leasehold::clock::run_until;
 use leasehold_wire::ErrorCode;
 
-use super::{AuthRequest, Grant, Principal, Rule, Rules};
+use super::admission::Credential;
+use super::{AuthRequest, Principal, Right, Rule, Rules, Target};
 use crate::problem::Refusal;
 use crate::state::app::App;
 use crate::transport::browser;
@@ -90,18 +91,29 @@ fn add_common_headers(headers: &mut HeaderMap, id: &str) {
 impl Gate {
     async fn admit(&self, request: HttpRequest, route: &str) -> Result<(Principal, HttpRequest), Refusal> {
         let (mut parts, body) = request.into_parts();
-        // With client certificates TLS has identified the caller, and a page cannot use a
-        // certificate that its browser does not have.
-        browser::check_origin(&parts, self.app.tokens.is_none() && !self.app.config.requires_client_certs())?;
+        // With a tokens file or client certificates the daemon may have a public name.
+        let config = &self.app.config;
+        browser::check_origin(&parts, config.tokens.is_none() && !config.accepts_client_certs())?;
         let rule = self.find_rule(&parts, route)?;
         let who = match rule {
-            Some(rule) if rule.role.is_some() => self.identify(&parts)?,
+            Some(rule) if rule.right.is_some() => {
+                let who = self.identify(&parts)?;
+                if let Some(peer) = parts.extensions.get::<Peer>() {
+                    peer.set_identified();
+                }
+                who
+            }
             _ => Principal::anonymous(),
         };
         let hurry = parts.extensions.get::<Peer>().and_then(|peer| peer.reserved_timeout);
         let who = who.on_reserved_connection(hurry.is_some());
         if let Some(rule) = rule {
-            self.app.limits.take(who.id(), rule.budget, self.app.clock.now()).map_err(|wait| {
+            let (limits, now) = (&self.app.limits, self.app.clock.now());
+            let taken = match parts.extensions.get::<Peer>().and_then(|peer| peer.address) {
+                Some(from) if rule.right.is_none() => limits.take_unidentified(from, rule.budget, now),
+                _ => limits.take(who.id(), rule.budget, now),
+            };
+            taken.map_err(|wait| {
                 Refusal::new(
                     ErrorCode::RateLimited,
                     "this client exceeds the request rate of this daemon; retry later",
@@ -109,13 +121,20 @@ impl Gate {
                 .retry_after(wait)
             })?;
         }
-        // After the rate limit: a body costs memory and time, a rate check does not. Before the
-        // rights: a rule's target may be in the body.
-        let own = rule.and_then(|rule| rule.max_body).unwrap_or(0);
-        let body = self.read_body(body, own, hurry).await?;
+        // A body costs memory and time, so everything that the head can tell is checked before it.
         if let Some(rule) = rule {
+            self.authorize_head(&mut parts, rule, &who).await?;
+        }
+        let own = rule.and_then(|rule| rule.max_body).unwrap_or(0);
+        let body = self.read_body(body, own, hurry, who.id()).await?;
+        if let Some(rule) = rule.filter(|rule| rule.target.needs_body()) {
             self.authorize(&mut parts, &body, rule, &who).await?;
         }
+        // A request that lasts is checked again by the same right.
+        let who = match (rule, parts.extensions.get::<Target>()) {
+            (Some(rule), Some(target)) => who.admitted_by(rule, target),
+            _ => who,
+        };
         parts.extensions.insert(who.clone());
         Ok((who, HttpRequest::from_parts(parts, Body::from(body))))
     }
@@ -142,29 +161,35 @@ impl Gate {
 
     fn identify(&self, parts: &Parts) -> Result<Principal, Refusal> {
         let Some(tokens) = &self.app.tokens else {
-            if !self.app.config.requires_client_certs() {
-                return Ok(Principal::local());
-            }
-            // Without a tokens file, every certificate signed by the configured authority has all
-            // rights.
-            let name = parts.extensions.get::<Peer>().and_then(|peer| peer.names.first());
-            return name
-                .map(|name| Principal::new(&format!("san:{name}"), [Grant::everything()]))
-                .ok_or_else(|| Refusal::unauthorized("your certificate has no name (SAN)"));
+            return Ok(Principal::local());
         };
-        if let Some(value) = parts.headers.get(AUTHORIZATION) {
+        if let Some(token) = bearer_token(&parts.headers) {
             // A wrong token is refused even when the certificate is good. Falling back would hide
             // the mistake.
-            return value
-                .to_str()
-                .ok()
-                .and_then(bearer_token)
-                .and_then(|token| tokens.find(token))
+            let credential = token.and_then(Credential::from_token);
+            return credential
+                .and_then(|credential| tokens.identify(&credential))
                 .ok_or_else(|| Refusal::unauthorized("this API token is not known here, or has expired"));
         }
-        let peer = parts.extensions.get::<Peer>();
-        peer.and_then(|peer| tokens.find_client(&peer.names)).ok_or_else(|| {
-            Refusal::unauthorized("the request carries no credentials: send `authorization: Bearer lk_…`, or a client certificate")
+        let names = parts.extensions.get::<Peer>().map(|peer| Arc::clone(&peer.names));
+        let Some(names) = names.filter(|names| !names.is_empty()) else {
+            return Err(Refusal::unauthorized(if self.app.config.owner_token.is_some() {
+                "only the user who started this daemon may use it: send `authorization: Bearer lk_…` with the token in \
+                 $XDG_STATE_HOME/leasehold/tokens (~/.local/state without it), or start the daemon with --tokens"
+            } else {
+                "the request carries no credentials: send `authorization: Bearer lk_…`, or a client certificate"
+            }));
+        };
+        // Unknown names never become a principal, so rate limits know configured identities only.
+        let name = names.first().cloned().unwrap_or_default();
+        tokens.identify(&Credential::Certificate(names)).ok_or_else(|| {
+            Refusal::new(
+                ErrorCode::Forbidden,
+                format!(
+                    "the certificate of {name} has no rights here: add `[[client]]`, `san = {name:?}` and \
+                     `grants = [\"read:*\"]` to the file of --tokens"
+                ),
+            )
         })
     }
 
@@ -173,6 +198,7 @@ impl Gate {
         body: Body,
         own: usize,
         reserved_timeout: Option<Duration>,
+        who: &str,
     ) -> Result<Vec<u8>, Refusal> {
         let (app, limit) = (&self.app, self.app.config.body_limit.max(own));
         let timeout = app.config.body_timeout;
@@ -183,12 +209,37 @@ impl Gate {
         if usize::try_from(body.size_hint().lower()).map_or(true, |announced| announced > limit) {
             return Err(too_large());
         }
-        let reading = Limited::new(body, limit).collect();
-        match run_until(&*app.clock, end, reading).await {
-            Some(Ok(body)) => Ok(body.to_bytes().into()),
-            Some(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
-            Some(Err(_)) => Err(Refusal::new(ErrorCode::BadRequest, "the body was cut off")),
-            None => Err(Refusal::new(ErrorCode::RequestTimeout, "the body did not come in time")),
+        let mut body = Limited::new(body, limit);
+        let reading = async {
+            let (mut bytes, mut share) = (Vec::new(), app.body_bytes.empty_share(who));
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+                    Some(_) => too_large(),
+                    None => Refusal::new(ErrorCode::BadRequest, "the body was cut off"),
+                })?;
+                let Ok(data) = frame.into_data() else { continue };
+                // Counted as it arrives: an announced length costs nothing, and must not lock others out.
+                if !share.grow(data.len()) {
+                    return Err(too_many_bodies());
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Ok(bytes)
+        };
+        run_until(&*app.clock, end, reading)
+            .await
+            .unwrap_or_else(|| Err(Refusal::new(ErrorCode::RequestTimeout, "the body did not come in time")))
+    }
+
+    /// Checks the right before the body is read. If the body names the target, the caller must at
+    /// least have the right on something.
+    async fn authorize_head(&self, parts: &mut Parts, rule: &Rule, who: &Principal) -> Result<(), Refusal> {
+        if !rule.target.needs_body() {
+            return self.authorize(parts, &[], rule, who).await;
+        }
+        match rule.right {
+            Some(right) if !rule.admits(who, &Target::Visible) => Err(refuse_right(rule, right)),
+            _ => Ok(()),
         }
     }
 
@@ -199,27 +250,47 @@ impl Gate {
         rule: &Rule,
         who: &Principal,
     ) -> Result<(), Refusal> {
-        let Some(role) = rule.role else { return Ok(()) };
+        let Some(right) = rule.right else { return Ok(()) };
         let params = RawPathParams::from_request_parts(parts, &())
             .await
             .map_err(|_| Refusal::new(ErrorCode::BadRequest, "the path is not UTF-8"))?;
         let params: Vec<_> = params.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let mut documents = Extensions::new();
-        let request = AuthRequest { app: &self.app, parts, params: &params, body };
+        let request = AuthRequest { app: &self.app, who, parts, params: &params, body };
         let target = rule.target.resolve(&request, &mut documents)?;
-        if who.may(role, &target) {
+        if rule.admits(who, &target) {
             parts.extensions.extend(documents);
             parts.extensions.insert(target);
             Ok(())
-        } else if rule.hidden {
-            Err(Refusal::not_found("there is nothing at this path"))
         } else {
-            Err(Refusal::forbidden(role.as_str()))
+            Err(refuse_right(rule, right))
         }
     }
 }
 
-fn bearer_token(value: &str) -> Option<&str> {
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+fn refuse_right(rule: &Rule, right: Right) -> Refusal {
+    match rule.hidden {
+        Some(text) => Refusal::not_found(text),
+        None => Refusal::forbidden(right.as_str()),
+    }
+}
+
+fn too_many_bodies() -> Refusal {
+    Refusal::new(
+        ErrorCode::TooManyBodies,
+        "the request bodies that arrive at this moment are too much in sum, or those of this client; retry later",
+    )
+    .retry_after(Duration::from_secs(1))
+    // The rest of the body is not read.
+    .close()
+}
+
+/// The bearer token of the request; `Some(None)` if the header is there but holds none.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<Option<&str>> {
+    let value = headers.get(AUTHORIZATION)?;
+    let token = value.to_str().ok().and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    Some(token)
 }

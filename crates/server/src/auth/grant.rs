@@ -1,48 +1,20 @@
-//! A grant is a role on a scope: `hold:job` allows holding locks whose names begin with `job:`.
+//! A grant is a right on a scope: `hold:deploy` allows holding locks whose names begin with `deploy:`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use leasehold::InvalidInput;
+use leasehold::{InvalidInput, Name};
 
-use super::Scope;
+use super::{Right, Scope};
 
-/// What a principal may do. Each role includes the ones before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Role {
-    /// Read only: list, show, events, history, policies.
-    Read,
-    /// Acquire, renew, release.
-    Hold,
-    /// Break leases, change policies.
-    Admin,
-}
-
-impl Role {
-    /// The word for this role in a grant, for example in the tokens file.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Hold => "hold",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A role on a scope.
+/// A right on a scope. The scope's first segment is a kind of the control plane (`job`, `run`, `topic`,
+/// `workflow`, `org`, `res`) or a namespace of locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grant {
-    /// The role; a higher role also satisfies rules that require a lower one.
-    pub role: Role,
-    /// The names on which the role applies.
+    /// The right; [`Right::implies`] says which others it gives.
+    pub right: Right,
+    /// The names on which the right applies.
     pub scope: Scope,
 }
 
@@ -50,7 +22,13 @@ impl Grant {
     /// `admin:*`: every action on every name.
     #[must_use]
     pub fn everything() -> Self {
-        Self { role: Role::Admin, scope: Scope::everything() }
+        Self { right: Right::Admin, scope: Scope::everything() }
+    }
+
+    /// Whether this grant gives `right` on `name`.
+    #[must_use]
+    pub fn allows(&self, right: Right, name: &Name) -> bool {
+        self.right.implies(right) && self.scope.covers(name)
     }
 }
 
@@ -59,20 +37,45 @@ impl FromStr for Grant {
 
     fn from_str(text: &str) -> Result<Self, InvalidInput> {
         let refuse = || {
-            let allowed = "must be read:SCOPE, hold:SCOPE or admin:SCOPE, e.g. hold:job or read:*";
+            let rights = Right::ALL.map(Right::as_str).join(", ");
+            let allowed = format!(
+                "must be RIGHT:SCOPE with a right of {rights}, e.g. hold:deploy, work:topic:pay or read:*"
+            );
             InvalidInput::new("grant", text, allowed)
         };
-        let (role, scope) = text.split_once(':').ok_or_else(refuse)?;
-        let role = [Role::Read, Role::Hold, Role::Admin]
-            .into_iter()
-            .find(|known| known.as_str() == role)
-            .ok_or_else(refuse)?;
-        Ok(Self { role, scope: scope.parse()? })
+        let (right, scope) = text.split_once(':').ok_or_else(refuse)?;
+        let right = Right::ALL.into_iter().find(|known| known.as_str() == right).ok_or_else(refuse)?;
+        Ok(Self { right, scope: scope.parse()? })
     }
 }
 
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.role, self.scope)
+        write!(f, "{}:{}", self.right, self.scope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_reads_as_it_is_written() {
+        for right in Right::ALL {
+            for scope in ["*", "deploy", "topic:pay", "res:t1:gpu"] {
+                let text = format!("{right}:{scope}");
+                let grant: Grant = text.parse().unwrap();
+                assert_eq!((grant.right, grant.to_string()), (right, text));
+            }
+        }
+    }
+
+    #[test]
+    fn a_bad_grant_is_refused_with_all_rights() {
+        for bad in ["own:job", "job", "", "READ:job", "hold"] {
+            let message = bad.parse::<Grant>().unwrap_err().to_string();
+            assert!(Right::ALL.iter().all(|right| message.contains(right.as_str())), "{message}");
+        }
+        assert!("hold:a::b".parse::<Grant>().unwrap_err().to_string().contains("scope"));
     }
 }

@@ -1,7 +1,10 @@
 //! Token buckets that limit the request rate per identity, with a separate budget for renewals and
-//! releases.
+//! releases. Open routes are limited per peer address.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,13 +21,28 @@ pub struct Rate {
     pub burst: f64,
 }
 
-/// The token buckets of all identities. Identities come from the tokens file, so their number is
-/// bounded.
+// Bounds memory: client certificates and peer addresses are not listed anywhere in advance.
+const MAX_BUCKETS: usize = 4096;
+// A sweep looks at every bucket, so a flood of new addresses must not cause one per request.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The token buckets of all identities, and of the addresses that call open routes.
 #[derive(Debug)]
 pub struct RateLimits {
     request_rate: Rate,
     renewal_rate: Rate,
-    buckets: Mutex<HashMap<(String, bool), TokenBucket>>,
+    requests: Mutex<Buckets<String>>,
+    renewals: Mutex<Buckets<String>>,
+    /// Apart from the identities, whose buckets unidentified callers must not displace.
+    addresses: Mutex<Buckets<IpAddr>>,
+}
+
+/// At most [`MAX_BUCKETS`] buckets; further keys share one.
+#[derive(Debug)]
+struct Buckets<K> {
+    by_key: HashMap<K, TokenBucket>,
+    shared: Option<TokenBucket>,
+    swept_at: Moment,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +56,13 @@ impl RateLimits {
     /// renewals and releases.
     #[must_use]
     pub fn new(request_rate: Rate, renewal_rate: Rate) -> Self {
-        Self { request_rate, renewal_rate, buckets: Mutex::default() }
+        Self {
+            request_rate,
+            renewal_rate,
+            requests: Mutex::default(),
+            renewals: Mutex::default(),
+            addresses: Mutex::default(),
+        }
     }
 
     /// Charges one request to the identity's budget.
@@ -46,21 +70,75 @@ impl RateLimits {
     /// # Errors
     /// The budget is used up; the value is how long to wait before the next request.
     pub fn take(&self, who: &str, budget: Budget, now: Moment) -> Result<(), Duration> {
-        let (rate, kept) = match budget {
-            Budget::Requests => (self.request_rate, false),
-            Budget::Renewals => (self.renewal_rate, true),
+        let (rate, buckets) = match budget {
+            Budget::Requests => (self.request_rate, &self.requests),
+            Budget::Renewals => (self.renewal_rate, &self.renewals),
+            // A refusal costs as much as the answer, and a refused probe restarts the daemon.
+            Budget::Probes => return Ok(()),
         };
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.lock().unwrap_or_else(PoisonError::into_inner).take(who, rate, now)
+    }
+
+    /// Charges one request to an open route to the budget of the peer's address.
+    ///
+    /// # Errors
+    /// As for [`take`](Self::take).
+    pub fn take_unidentified(&self, from: IpAddr, budget: Budget, now: Moment) -> Result<(), Duration> {
+        if budget == Budget::Probes {
+            return Ok(());
+        }
+        let from = match from {
+            // One host commonly has a whole /64.
+            IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+            v4 => v4,
+        };
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        addresses.take(&from, self.request_rate, now)
+    }
+}
+
+impl<K> Default for Buckets<K> {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), shared: None, swept_at: Moment::ZERO }
+    }
+}
+
+impl<K: Hash + Eq> Buckets<K> {
+    fn take<Q>(&mut self, key: &Q, rate: Rate, now: Moment) -> Result<(), Duration>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         let full = TokenBucket { tokens: rate.burst, updated_at: now };
-        let bucket = buckets.entry((who.to_owned(), kept)).or_insert(full);
-        let gained = now.since(bucket.updated_at).as_secs_f64() * rate.per_second;
-        bucket.tokens = (bucket.tokens + gained).min(rate.burst);
-        bucket.updated_at = now;
-        if bucket.tokens >= 1.0 {
-            bucket.tokens -= 1.0;
+        if let Some(bucket) = self.by_key.get_mut(key) {
+            return bucket.take(rate, now);
+        }
+        if self.by_key.len() >= MAX_BUCKETS && now.since(self.swept_at) >= SWEEP_INTERVAL {
+            self.swept_at = now;
+            // A full bucket limits nothing, so it can be made anew.
+            self.by_key.retain(|_, bucket| bucket.refilled(rate, now) < rate.burst);
+        }
+        if self.by_key.len() >= MAX_BUCKETS {
+            return self.shared.get_or_insert(full).take(rate, now);
+        }
+        self.by_key.entry(key.to_owned()).or_insert(full).take(rate, now)
+    }
+}
+
+impl TokenBucket {
+    fn refilled(&self, rate: Rate, now: Moment) -> f64 {
+        let gained = now.since(self.updated_at).as_secs_f64() * rate.per_second;
+        (self.tokens + gained).min(rate.burst)
+    }
+
+    fn take(&mut self, rate: Rate, now: Moment) -> Result<(), Duration> {
+        self.tokens = self.refilled(rate, now);
+        self.updated_at = now;
+        if self.tokens >= 1.0 {
+            self.tokens -= 1.0;
             Ok(())
         } else {
-            Err(Duration::from_secs_f64((1.0 - bucket.tokens) / rate.per_second))
+            Err(Duration::from_secs_f64((1.0 - self.tokens) / rate.per_second))
         }
     }
 }
@@ -85,5 +163,29 @@ mod tests {
         // A long quiet period never accumulates more than the burst.
         let later = now + Duration::from_secs(3600);
         assert_eq!((0..10).filter(|_| take(Budget::Requests, later)).count(), 3);
+    }
+
+    /// Finding 14 of the security review: callers of open routes shared one bucket.
+    #[test]
+    fn finding_14_addresses_have_budgets_of_their_own_in_bounded_number() {
+        let rate = Rate { per_second: 1.0, burst: 2.0 };
+        let limits = RateLimits::new(rate, rate);
+        let now = Moment::from_nanos(1) + SWEEP_INTERVAL;
+        let take = |from: &str, now| {
+            let from: IpAddr = from.parse().unwrap();
+            limits.take_unidentified(from, Budget::Requests, now).is_ok()
+        };
+        assert!(take("10.0.0.1", now) && take("10.0.0.1", now) && !take("10.0.0.1", now));
+        assert!(take("10.0.0.2", now));
+        // Addresses of one IPv6 network are one host.
+        assert!(take("2001:db8::1", now) && take("2001:db8::2", now) && !take("2001:db8::3", now));
+        for number in 0..2 * MAX_BUCKETS {
+            take(&format!("172.16.{}.{}", number / 256, number % 256), now);
+        }
+        let buckets = || limits.addresses.lock().unwrap().by_key.len();
+        assert_eq!(buckets(), MAX_BUCKETS);
+        assert!(!take("10.0.0.1", now), "a flood of addresses must not give a new budget");
+        assert!(take("10.9.9.9", now + Duration::from_secs(3600)));
+        assert_eq!(buckets(), 1, "full buckets are not kept");
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use leasehold::Name;
 
-use super::{Grant, Role, Scope, Target};
+use super::admission::Admission;
+use super::{Grant, Right, Rule, Scope, Target};
+use crate::problem::Refusal;
 
 /// An identified caller with its grants. Cheap to clone.
 #[derive(Clone)]
@@ -14,13 +16,15 @@ pub struct Principal {
     grants: Arc<[Grant]>,
     /// The request arrived on one of the reserved connections, where no request may wait.
     on_reserved_connection: bool,
+    /// How the request was admitted, so that it can be checked again while it lasts.
+    admission: Option<Arc<Admission>>,
 }
 
 impl Principal {
     /// A caller with these grants. `id` is public: it appears in logs and in the audit log.
     #[must_use]
     pub fn new(id: &str, grants: impl Into<Arc<[Grant]>>) -> Self {
-        Self { id: id.into(), grants: grants.into(), on_reserved_connection: false }
+        Self { id: id.into(), grants: grants.into(), on_reserved_connection: false, admission: None }
     }
 
     /// Marks the request as arrived on a reserved connection. It must be answered at once, so that
@@ -36,7 +40,30 @@ impl Principal {
         !self.on_reserved_connection
     }
 
-    /// The caller when no tokens are configured: any process on this machine, with all rights.
+    pub(super) fn with_admission(mut self, admission: Admission) -> Self {
+        self.admission = Some(Arc::new(admission));
+        self
+    }
+
+    /// Notes the right that admitted the request.
+    pub(super) fn admitted_by(mut self, rule: &Rule, target: &Target) -> Self {
+        let admission = self.admission.take();
+        self.admission = admission.map(|admission| Arc::new(admission.with_right(rule, target.clone())));
+        self
+    }
+
+    /// This caller in place of `before`, in the same request.
+    pub(super) fn admitted_as(mut self, before: &Self) -> Self {
+        self.on_reserved_connection = before.on_reserved_connection;
+        self.admission.clone_from(&before.admission);
+        self
+    }
+
+    pub(super) fn admission(&self) -> Option<&Admission> {
+        self.admission.as_deref()
+    }
+
+    /// The owner of a daemon without a tokens file, with all rights.
     #[must_use]
     pub fn local() -> Self {
         Self::new("local", [Grant::everything()])
@@ -60,31 +87,52 @@ impl Principal {
         &self.grants
     }
 
-    /// Whether a grant covers `role` on `target`.
+    /// Whether a grant gives `right` on `target`.
     #[must_use]
-    pub fn may(&self, role: Role, target: &Target) -> bool {
-        self.grants.iter().any(|grant| {
-            grant.role >= role
-                && match target {
-                    Target::Daemon => grant.scope.is_everything(),
-                    // Any grant of this role suffices: the handler filters the result with
-                    // `covers`.
-                    Target::Visible => true,
-                    Target::Name(name) => grant.scope.covers(name),
-                    Target::Namespace(namespace) => grant.scope.covers_namespace(namespace),
-                }
+    pub fn may(&self, right: Right, target: &Target) -> bool {
+        self.scopes(right).any(|scope| match target {
+            Target::Daemon => scope.is_everything(),
+            // Any grant of this right suffices: the handler filters the result with `covers`.
+            Target::Visible => true,
+            Target::VisibleOf(kinds) => kinds.iter().any(|kind| scope.meets_namespace(kind)),
+            Target::Name(name) => scope.covers(name),
+            Target::Namespace(namespace) => scope.covers_namespace(namespace),
         })
     }
 
-    /// Whether a grant covers `role` on this name.
+    /// Whether a grant gives `right` on this name.
     #[must_use]
-    pub fn covers(&self, role: Role, name: &Name) -> bool {
-        self.grants.iter().any(|grant| grant.role >= role && grant.scope.covers(name))
+    pub fn covers(&self, right: Right, name: &Name) -> bool {
+        self.grants.iter().any(|grant| grant.allows(right, name))
     }
 
-    /// The scopes on which this caller has at least `role`.
-    pub fn scopes(&self, role: Role) -> impl Iterator<Item = &Scope> {
-        self.grants.iter().filter(move |grant| grant.role >= role).map(|grant| &grant.scope)
+    /// Whether a grant gives `right` on `target`, or on some names of the namespace `or_by`.
+    pub(super) fn may_or_by(&self, right: Right, target: &Target, or_by: Option<&str>) -> bool {
+        let found_by = |kind| self.scopes(right).any(|scope| scope.meets_namespace(kind));
+        self.may(right, target) || or_by.is_some_and(found_by)
+    }
+
+    /// Requires `right` on something that the request touches besides its target.
+    ///
+    /// # Errors
+    /// No grant gives the right. The refusal names the grant that would.
+    pub fn require(&self, right: Right, touched: &Target) -> Result<(), Refusal> {
+        if self.may(right, touched) {
+            return Ok(());
+        }
+        Err(Refusal::forbidden_on(
+            right,
+            match touched {
+                Target::Name(name) => name.as_str(),
+                Target::Namespace(namespace) => namespace,
+                Target::Daemon | Target::Visible | Target::VisibleOf(_) => "*",
+            },
+        ))
+    }
+
+    /// The scopes on which this caller has `right`.
+    pub fn scopes(&self, right: Right) -> impl Iterator<Item = &Scope> {
+        self.grants.iter().filter(move |grant| grant.right.implies(right)).map(|grant| &grant.scope)
     }
 }
 

@@ -6,11 +6,11 @@
 //! ```
 //! use axum::{Router, routing::post};
 //! use http::Method;
-//! use leasehold_server::{Mount, auth::{Role, Rule, TargetSource}};
+//! use leasehold_server::{Mount, auth::{Right, Rule, TargetSource}};
 //!
 //! async fn submit() -> &'static str { "submitted" }
 //! let jobs = Mount::new(Router::new().route("/v1/jobs", post(submit)))
-//!     .rule(Method::POST, "/v1/jobs", Rule::new(Role::Hold, TargetSource::Fixed("job")));
+//!     .rule(Method::POST, "/v1/jobs", Rule::new(Right::Submit, TargetSource::Fixed("job")));
 //! ```
 //!
 //! A route of that router without a rule is refused with 403.
@@ -23,17 +23,21 @@ use http::request::Parts;
 use http::{Extensions, Method};
 use leasehold::Name;
 
-use super::Role;
+use super::{Principal, Right};
 use crate::problem::Refusal;
 use crate::state::app::App;
 
 /// What a request acts on. A grant must cover it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// The daemon as a whole; requires a grant on `*`.
     Daemon,
     /// Whatever the caller may see; the handler filters its result by the caller's grants.
     Visible,
+    /// What the caller may see of these namespaces; a grant on a part of one suffices, and the handler
+    /// filters its result.
+    VisibleOf(&'static [&'static str]),
     /// One lock name.
     Name(Name),
     /// All names of a namespace.
@@ -44,6 +48,8 @@ pub enum Target {
 #[derive(Debug)]
 pub struct AuthRequest<'a> {
     pub(crate) app: &'a App,
+    /// Ids of kept holds belong to their owner.
+    pub(crate) who: &'a Principal,
     /// Method, path and headers.
     pub parts: &'a Parts,
     /// The path parameters, percent-decoded.
@@ -75,6 +81,8 @@ pub enum TargetSource {
     Daemon,
     /// The target is whatever the caller may see; the handler filters its result.
     Visible,
+    /// The target is what the caller may see of these namespaces; the handler filters its result.
+    VisibleOf(&'static [&'static str]),
     /// The lock's name is the path's `{name}`.
     Name,
     /// The namespace is the path's `{namespace}`.
@@ -102,6 +110,11 @@ impl TargetSource {
         Self::Resolve(Arc::new(look))
     }
 
+    /// Whether the target can only be determined from the body.
+    pub(crate) fn needs_body(&self) -> bool {
+        matches!(self, Self::Document(_) | Self::Resolve(_))
+    }
+
     /// The target of this request.
     ///
     /// # Errors
@@ -115,9 +128,10 @@ impl TargetSource {
         match self {
             Self::Daemon => Ok(Target::Daemon),
             Self::Visible => Ok(Target::Visible),
+            Self::VisibleOf(kinds) => Ok(Target::VisibleOf(kinds)),
             Self::Name => Ok(Target::Name(Name::new(param("name"))?)),
             Self::Namespace => Ok(Target::Namespace(param("namespace").to_owned())),
-            Self::Lock { kind, id } => lock_target(kind, param(id)),
+            Self::Lock { kind, id } => name_of(id, kind, param(id)).map(Target::Name),
             Self::Fixed(namespace) => Ok(Target::Namespace((*namespace).to_owned())),
             Self::Document(read) => read(request.body, documents),
             Self::Resolve(look) => look(request),
@@ -125,17 +139,16 @@ impl TargetSource {
     }
 }
 
-/// The lock `kind:id`.
-pub(crate) fn lock_target(kind: &str, id: &str) -> Result<Target, Refusal> {
-    let name = Name::new(&format!("{kind}:{id}"));
-    name.map(Target::Name).map_err(|invalid| Refusal::invalid("id", invalid.to_string()))
+/// The name `kind:id`. `field` is the part of the request that has the id.
+pub(crate) fn name_of(field: &str, kind: &str, id: &str) -> Result<Name, Refusal> {
+    Name::new(&format!("{kind}:{id}")).map_err(|invalid| Refusal::invalid(field, invalid.to_string()))
 }
 
 impl fmt::Debug for TargetSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Daemon => "whole",
-            Self::Visible => "own",
+            Self::Visible | Self::VisibleOf(_) => "own",
             Self::Name => "name",
             Self::Namespace => "namespace",
             Self::Lock { kind, .. } => kind,
@@ -148,40 +161,67 @@ impl fmt::Debug for TargetSource {
 
 /// The rate budget that a request is charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Budget {
     /// The caller's ordinary request rate.
     Requests,
     /// Reserved for renewals and releases: a flood of acquires cannot use it up.
     Renewals,
+    /// Not limited: the probes of an orchestrator, whose answers cost nothing.
+    Probes,
 }
 
 /// What a route requires.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Rule {
-    /// The lowest role that may call the route; `None` opens it to callers without an identity.
-    pub role: Option<Role>,
+    /// The right that a call needs on its target; `None` opens the route to callers without an identity.
+    pub right: Option<Right>,
     /// Where the request names the target that a grant must cover.
     pub target: TargetSource,
+    /// A grant of the right on some names of this namespace passes the gate too. The handler must
+    /// then check the right on what it finds.
+    pub or_by: Option<&'static str>,
     /// The rate budget that calls are charged to.
     pub budget: Budget,
-    /// Answer 404 instead of 403 to a caller without the right, so that it cannot probe which ids
-    /// exist.
-    pub hidden: bool,
+    /// Answer 404 with this text instead of 403 to a caller without the right, so that it cannot probe
+    /// which ids exist. The target's own *not found* must have the same text.
+    pub hidden: Option<&'static str>,
     /// A body limit for this route, if larger than the daemon's.
     pub max_body: Option<usize>,
 }
 
 impl Rule {
-    /// Requires this role on the target.
+    /// Requires this right on the target.
     #[must_use]
-    pub fn new(role: Role, space: TargetSource) -> Self {
-        Self { role: Some(role), target: space, budget: Budget::Requests, hidden: false, max_body: None }
+    pub fn new(right: Right, target: TargetSource) -> Self {
+        let (right, budget) = (Some(right), Budget::Requests);
+        Self { right, target, or_by: None, budget, hidden: None, max_body: None }
+    }
+
+    /// Also admits callers that have the right on some names of this namespace. The handler must check
+    /// it on what it finds: a job may be read by its id or by its topic, and only the job knows its topic.
+    #[must_use]
+    pub fn or_by(mut self, namespace: &'static str) -> Self {
+        self.or_by = Some(namespace);
+        self
     }
 
     /// Open to every caller, without an identity.
     #[must_use]
     pub fn open() -> Self {
-        Self { role: None, ..Self::new(Role::Read, TargetSource::Daemon) }
+        Self { right: None, ..Self::new(Right::Read, TargetSource::Daemon) }
+    }
+
+    /// Whether the caller may use the route on this target, as far as the gate can tell.
+    pub(crate) fn admits(&self, who: &Principal, target: &Target) -> bool {
+        self.right.is_none_or(|right| who.may_or_by(right, target, self.or_by))
+    }
+
+    /// Open to every caller, and not limited in rate.
+    #[must_use]
+    pub fn probe() -> Self {
+        Self { budget: Budget::Probes, ..Self::open() }
     }
 
     /// Charges calls to the budget for renewals and releases.
@@ -198,10 +238,10 @@ impl Rule {
         self
     }
 
-    /// Answers 404 instead of 403 to a caller without the right.
+    /// Answers 404 with this text instead of 403 to a caller without the right.
     #[must_use]
-    pub fn hidden(mut self) -> Self {
-        self.hidden = true;
+    pub fn hidden(mut self, not_found: &'static str) -> Self {
+        self.hidden = Some(not_found);
         self
     }
 }
@@ -238,6 +278,7 @@ impl Rules {
             TargetSource::Namespace => param("namespace").to_owned(),
             TargetSource::Lock { kind, id } => format!("{kind}:{}", param(id)),
             TargetSource::Fixed(namespace) => (*namespace).to_owned(),
+            TargetSource::VisibleOf(kinds) => kinds.first().map_or("*", |kind| kind).to_owned(),
             TargetSource::Document(read) => match read(body, &mut Extensions::new()) {
                 Ok(Target::Name(name)) => name.to_string(),
                 Ok(Target::Namespace(namespace)) => namespace,
@@ -245,7 +286,7 @@ impl Rules {
             },
             _ => "*".to_owned(),
         };
-        Some(format!("{}:{scope}", rule.role?))
+        Some(format!("{}:{scope}", rule.right?))
     }
 
     /// The methods that a path accepts; `None` if nothing is declared for it.
@@ -290,11 +331,20 @@ mod tests {
         let (get, post) = (&Method::GET, &Method::POST);
         for (found, wanted) in [
             (grant(get, &["jobs"], ""), "read:job"),
+            (grant(get, &["runs"], ""), "read:run"),
             (grant(get, &["jobs", "a"], ""), "read:job:a"),
-            (grant(post, &["jobs"], r#"{"work": "pull", "id": "a"}"#), "hold:job:a"),
-            (grant(post, &["jobs", "commands"], r#"{"work": {"exec": ["x"]}}"#), "admin:job"),
-            (grant(post, &["runs", "r 1", "cancel"], ""), "hold:run:r 1"),
-            (grant(&Method::PUT, &["workflows"], ""), "admin:workflow"),
+            (grant(post, &["jobs"], r#"{"work": "pull", "id": "a"}"#), "submit:job:a"),
+            (grant(post, &["jobs"], r#"{"work": "pull", "tenant": "acme"}"#), "submit:job:acme"),
+            (grant(post, &["jobs", "commands"], r#"{"work": {"exec": ["x"]}}"#), "command:job"),
+            (grant(post, &["runs"], r#"{"workflow": "w", "org": "acme"}"#), "submit:run:acme"),
+            (grant(post, &["runs", "r 1", "cancel"], ""), "submit:run:r 1"),
+            (grant(post, &["topics", "pay", "claim"], ""), "work:topic:pay"),
+            (grant(post, &["approvals", "a", "approve"], ""), "approve:job:a"),
+            (
+                grant(&Method::PUT, &["workflows"], "name = \"w\"\n[[step]]\nid = \"a\"\npull = \"t\""),
+                "define:workflow:w",
+            ),
+            (grant(&Method::PUT, &["workflows"], ""), "define:*"),
             (grant(post, &["holds"], r#"{"name": "a:b"}"#), "hold:a:b"),
             (grant(&Method::DELETE, &["holds", "h"], ""), "hold:*"),
         ] {

@@ -49,6 +49,12 @@ impl Scope {
         }
     }
 
+    /// Whether the scope covers at least one possible name of this namespace.
+    #[must_use]
+    pub fn meets_namespace(&self, namespace: &str) -> bool {
+        self.0.first().is_none_or(|first| first == namespace)
+    }
+
     /// The common prefix of all covered names; empty if they have none.
     #[must_use]
     pub fn prefix(&self) -> String {

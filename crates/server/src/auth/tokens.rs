@@ -17,24 +17,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use leasehold::clock::{Moment, SharedClock};
-use leasehold_core::rng::{Random, RandomExt};
+use leasehold::clock::SharedClock;
+use leasehold_core::private_file::is_private;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{Grant, Principal};
-
-// Bounds how long a revoked token still works, at the cost of one `stat` per interval.
-const TOKENS_FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
-// Keeps a wrong path (a log, a device) from being read into memory.
-const MAX_TOKENS_FILE_BYTES: u64 = 1024 * 1024;
+use super::admission::{Admission, Credential};
+use super::{Grant, OwnerToken, Principal};
+use crate::config::Config;
+use crate::followed_file::{FollowedFiles, read_bounded};
 
 /// A tokens file that cannot be read or parsed.
 #[derive(Debug, thiserror::Error)]
@@ -47,14 +42,11 @@ pub struct TokensError {
 /// The identities in force. Reloads a changed file within a few seconds; an invalid file is logged
 /// and the old identities stay.
 pub struct Tokens {
-    path: PathBuf,
+    /// `None`: the identities are fixed.
+    file: Option<(PathBuf, FollowedFiles)>,
     clock: SharedClock,
     table: RwLock<Arc<IdentityTable>>,
-    last_check: Mutex<(Moment, Option<FileStamp>)>,
 }
-
-/// Modification time and size; a file whose stamp is unchanged is not read again.
-type FileStamp = (SystemTime, u64);
 
 #[derive(Default)]
 struct IdentityTable {
@@ -99,40 +91,76 @@ impl Tokens {
     /// # Errors
     /// The file cannot be read, other users can read it, or an entry is invalid.
     pub fn open(path: &Path, clock: SharedClock) -> Result<Self, TokensError> {
-        let (table, stamp) = load_tokens_file(path)?;
-        Ok(Self {
-            path: path.to_owned(),
-            last_check: Mutex::new((clock.now(), Some(stamp))),
-            clock,
-            table: RwLock::new(Arc::new(table)),
-        })
+        // Before the load: a change while the file is read is found at the next check.
+        let followed = FollowedFiles::new(vec![path.to_owned()], Arc::clone(&clock));
+        let table = load_tokens_file(path)?;
+        Ok(Self { file: Some((path.to_owned(), followed)), clock, table: RwLock::new(Arc::new(table)) })
+    }
+
+    /// Checks the text of a tokens file before it is written to `path`.
+    ///
+    /// # Errors
+    /// An entry is invalid.
+    pub fn check(path: &Path, text: &str) -> Result<(), TokensError> {
+        parse_tokens_file(path, text).map(drop)
+    }
+
+    /// The identities of this configuration; `None` if callers are not identified.
+    pub(crate) fn from_config(config: &Config, clock: &SharedClock) -> Result<Option<Self>, TokensError> {
+        if config.unauthenticated {
+            return Ok(None);
+        }
+        if let Some(path) = &config.tokens {
+            return Self::open(path, Arc::clone(clock)).map(Some);
+        }
+        let table = config.owner_token.as_ref().map(IdentityTable::of_owner).unwrap_or_default();
+        Ok(Some(Self { file: None, clock: Arc::clone(clock), table: RwLock::new(Arc::new(table)) }))
+    }
+
+    /// Whether no identity can be added or revoked while the daemon runs.
+    pub(crate) fn are_fixed(&self) -> bool {
+        self.file.is_none()
     }
 
     /// The principal of an API token, if the token is known and has not expired.
     #[must_use]
     pub fn find(&self, token: &str) -> Option<Principal> {
-        self.refresh();
-        let (id, secret) = token.strip_prefix("lk_")?.rsplit_once('_')?;
-        let given: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
-        let table = self.table();
-        let known = table.tokens.get(id);
-        // Compare even for an unknown id, so that the response time does not reveal which ids
-        // exist.
-        let stored = known.map_or([0; 32], |known| known.sha256);
-        let same = bool::from(given.ct_eq(&stored));
-        let known = known.filter(|_| same)?;
-        // Expiry is a calendar date, so it follows the wall clock, not the monotonic one.
-        let wall = Timestamp::try_from(self.clock.wall()).ok()?;
-        let good = known.expires.is_none_or(|expires| wall < expires);
-        good.then(|| known.principal.clone())
+        self.identify(&Credential::from_token(token)?)
     }
 
-    /// The principal whose certificate has one of these names (SANs).
-    #[must_use]
-    pub fn find_client(&self, names: &[String]) -> Option<Principal> {
+    /// The principal of a credential, if it is known and has not expired.
+    pub(crate) fn identify(&self, credential: &Credential) -> Option<Principal> {
         self.refresh();
         let table = self.table();
-        names.iter().find_map(|name| table.clients.get(name).cloned())
+        let principal = match credential {
+            Credential::Certificate(names) => names.iter().find_map(|name| table.clients.get(name))?,
+            Credential::Token { id, sha256 } => {
+                let known = table.tokens.get(id);
+                // Compare even for an unknown id, so that the response time does not reveal which
+                // ids exist.
+                let stored = known.map_or([0; 32], |known| known.sha256);
+                let same = bool::from(sha256.ct_eq(&stored));
+                let known = known.filter(|_| same)?;
+                // Expiry is a calendar date, so it follows the wall clock, not the monotonic one.
+                let wall = Timestamp::try_from(self.clock.wall()).ok()?;
+                if known.expires.is_some_and(|expires| wall >= expires) {
+                    return None;
+                }
+                &known.principal
+            }
+        };
+        // Fixed identities need no second check, and most of their connections only wait.
+        if self.are_fixed() {
+            return Some(principal.clone());
+        }
+        Some(principal.clone().with_admission(Admission::new(credential.clone())))
+    }
+
+    /// Every principal of the file.
+    pub(crate) fn principals(&self) -> Vec<Principal> {
+        let table = self.table();
+        let tokens = table.tokens.values().map(|known| &known.principal);
+        tokens.chain(table.clients.values()).cloned().collect()
     }
 
     fn table(&self) -> Arc<IdentityTable> {
@@ -142,31 +170,27 @@ impl Tokens {
     /// Reloads a changed file. An invalid file changes nothing: a mistake in it must neither lock
     /// all callers out nor let a stranger in.
     fn refresh(&self) {
-        // Held during the load, so that a burst of requests reads a changed file once.
-        let mut looked = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
-        if now.since(looked.0) < TOKENS_FILE_CHECK_INTERVAL {
-            return;
-        }
-        looked.0 = now;
-        let seen =
-            std::fs::metadata(&self.path).ok().and_then(|meta| Some((meta.modified().ok()?, meta.len())));
-        // A missing file is tried, and logged, at every check until it is back.
-        if seen.is_some() && seen == looked.1 {
-            return;
-        }
-        // Set before the load: an invalid file is reported once, not at every check.
-        looked.1 = seen;
-        match load_tokens_file(&self.path) {
-            Ok((table, stamp)) => {
-                looked.1 = Some(stamp);
+        let Some((path, followed)) = &self.file else { return };
+        followed.reload_if_changed(|| match load_tokens_file(path) {
+            Ok(table) => {
                 *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
                 tracing::info!("the tokens file has changed and was taken over");
             }
             Err(error) => {
                 tracing::error!(%error, "the tokens file was not taken over; the old one stays in force")
             }
+        });
+    }
+}
+
+impl IdentityTable {
+    /// The owner of a daemon without a tokens file is its only identity.
+    fn of_owner(token: &OwnerToken) -> Self {
+        let mut table = Self::default();
+        if let Some(Credential::Token { id, sha256 }) = Credential::from_token(token.expose()) {
+            table.tokens.insert(id, KnownToken { sha256, expires: None, principal: Principal::local() });
         }
+        table
     }
 }
 
@@ -180,30 +204,21 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// The permission bits that must be clear. systemd gives a credential (`LoadCredential=`) to the
-/// service through an access list, and an access list shows up as group bits.
-fn forbidden_mode_bits(path: &Path, guarded: Option<&Path>) -> u32 {
-    match guarded {
-        Some(folder) if path.parent() == Some(folder) => 0o007,
-        _ => 0o077,
-    }
-}
-
-fn load_tokens_file(path: &Path) -> Result<(IdentityTable, FileStamp), TokensError> {
+fn load_tokens_file(path: &Path) -> Result<IdentityTable, TokensError> {
     let refuse = |why: String| TokensError { path: path.display().to_string(), why };
-    let meta = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
-    let guarded = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    if meta.permissions().mode() & forbidden_mode_bits(path, guarded.as_deref()) != 0 {
+    if !is_private(path).map_err(|error| refuse(error.to_string()))? {
         return Err(refuse("others can read it; run chmod 600 on it".into()));
     }
-    if meta.len() > MAX_TOKENS_FILE_BYTES {
-        return Err(refuse(format!("it is larger than {MAX_TOKENS_FILE_BYTES} bytes")));
-    }
-    let stamp = (meta.modified().map_err(|error| refuse(error.to_string()))?, meta.len());
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    let text = read_bounded(path).map_err(|error| refuse(error.to_string()))?;
+    let text = String::from_utf8(text).map_err(|_| refuse("it is not UTF-8 text".into()))?;
+    parse_tokens_file(path, &text)
+}
+
+fn parse_tokens_file(path: &Path, text: &str) -> Result<IdentityTable, TokensError> {
+    let refuse = |why: String| TokensError { path: path.display().to_string(), why };
     // Use only the message: the parser's full error shows the line, which may contain a misplaced
     // secret.
-    let file: TokensFile = toml::from_str(&text).map_err(|error| refuse(error.message().to_owned()))?;
+    let file: TokensFile = toml::from_str(text).map_err(|error| refuse(error.message().to_owned()))?;
     let mut table = IdentityTable::default();
     for entry in file.token {
         let (id, known) = parse_token_entry(entry).map_err(refuse)?;
@@ -218,7 +233,7 @@ fn load_tokens_file(path: &Path) -> Result<(IdentityTable, FileStamp), TokensErr
             return Err(refuse(format!("{id} is there twice")));
         }
     }
-    Ok((table, stamp))
+    Ok(table)
 }
 
 fn parse_token_entry(entry: TokenEntry) -> Result<(String, KnownToken), String> {
@@ -244,7 +259,7 @@ fn parse_grants(texts: &[String]) -> Result<Vec<Grant>, String> {
 
 /// An id appears in logs, in the audit log and as a holder. `local` and `nobody` are the built-in
 /// principals.
-fn check_id(id: &str) -> Result<(), String> {
+pub(super) fn check_id(id: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     if (1..=64).contains(&id.len()) && id.bytes().all(plain) && id != "local" && id != "nobody" {
         Ok(())
@@ -267,61 +282,15 @@ fn decode_sha256(text: &str) -> Option<[u8; 32]> {
     Some(out)
 }
 
-/// A newly made token. The secret is shown once; the file keeps only its hash.
-pub struct NewToken {
-    /// The text that the owner sends as `Authorization: Bearer`.
-    pub token: String,
-    /// The TOML entry to add to the tokens file; it contains the hash only.
-    pub entry: String,
-}
-
-impl NewToken {
-    /// Makes a token with a secret of 256 random bits.
-    ///
-    /// # Errors
-    /// The id contains characters that are not allowed, or is reserved.
-    pub fn make(
-        id: &str,
-        grants: &[Grant],
-        expires: Option<Timestamp>,
-        random: &dyn Random,
-    ) -> Result<Self, String> {
-        check_id(id)?;
-        let secret = format!("{:032x}{:032x}", random.wide(), random.wide());
-        let hash: String =
-            Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-        let grants: Vec<_> = grants.iter().map(|grant| format!("{:?}", grant.to_string())).collect();
-        let expires = expires.map_or_else(String::new, |at| format!("expires = \"{at}\"\n"));
-        Ok(Self {
-            token: format!("lk_{id}_{secret}"),
-            entry: format!(
-                "[[token]]\nid = \"{id}\"\nsha256 = \"{hash}\"\n{expires}grants = [{}]\n",
-                grants.join(", ")
-            ),
-        })
-    }
-}
-
-impl fmt::Debug for NewToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NewToken((hidden))")
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use leasehold::clock::BootClock;
     use leasehold_core::rng::OsRandom;
 
     use super::*;
-
-    #[test]
-    fn systemd_credentials_may_have_group_bits() {
-        let folder = Path::new("/run/credentials/leasehold.service");
-        assert_eq!(forbidden_mode_bits(&folder.join("tokens.toml"), Some(folder)), 0o007);
-        assert_eq!(forbidden_mode_bits(&folder.join("tokens.toml"), None), 0o077);
-        assert_eq!(forbidden_mode_bits(Path::new("/etc/leasehold/tokens.toml"), Some(folder)), 0o077);
-    }
+    use crate::auth::NewToken;
 
     fn file(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
@@ -376,7 +345,7 @@ mod tests {
         let message = Tokens::open(&path, BootClock::shared()).unwrap_err().to_string();
         assert!(message.contains("chmod 600"), "{message}");
         for (bad, why) in [
-            (good.replace("hold:job", "own:job"), "hold:SCOPE"),
+            (good.replace("hold:job", "own:job"), "RIGHT:SCOPE"),
             (good.replace("hold:job", "hold:a::b"), "scope"),
             (good.replace("sha256 = \"", "sha256 = \"zz"), "64 hex"),
             (good.replace("\"ci\"", "\"local\""), "neither `local`"),

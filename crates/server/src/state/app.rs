@@ -6,7 +6,9 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold::clock::SharedClock;
 use leasehold::policy::Class;
-use leasehold::store::{RenewRequest, RenewResponse, SharedStore, StoreError, StoreErrorKind, bounded_call};
+use leasehold::store::{
+    AcquireRequest, RenewRequest, RenewResponse, SharedStore, StoreError, StoreErrorKind, bounded_call,
+};
 use leasehold::{Holder, InvalidInput, Locks, Name};
 use leasehold_core::Token;
 use leasehold_core::acquire::DriverIo;
@@ -15,18 +17,29 @@ use leasehold_wire::ErrorCode;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{Principal, RateLimits, Tokens};
-use crate::config::Config;
+use crate::api::health::Readiness;
+use crate::auth::dashboard_code::DashboardCodes;
+use crate::auth::{Principal, RateLimits, Right, Target, Tokens};
+use crate::config::{Config, Quotas};
 use crate::environment::ConnectionTimer;
 use crate::problem::Refusal;
 use crate::state::audit::Audit;
 use crate::state::holds::Holds;
 use crate::state::record::{ClientLeases, Recorder};
 use crate::state::served_plane::ServedPlane;
-use crate::state::state_db::StateDb;
+use crate::state::shares::{Share, Shares};
+use crate::state::state_db::{MAX_QUEUED_READS, StateDb};
+use crate::state::tombstones::Tombstones;
 use crate::state::undo::UndoQueue;
-use crate::state::wait_slots::{WaitSlot, WaitSlots};
 use crate::state::waiters::Waiters;
+
+// One identity may use half of the wait slots, so that others find one too.
+const WAIT_SLOT_PARTS: usize = 2;
+// Room for 140 of the largest bodies at once, however slowly they arrive.
+const MAX_BODY_BYTES_IN_FLIGHT: usize = 64 * 1024 * 1024;
+const BODY_BYTES_PARTS: usize = 8;
+// One identity's queries leave most of the reader's time to others.
+const HISTORY_READ_PARTS: usize = 4;
 
 /// The state of one daemon.
 #[derive(Debug)]
@@ -37,10 +50,12 @@ pub(crate) struct App {
     pub(crate) clock: SharedClock,
     pub(crate) random: SharedRandom,
     pub(crate) timer: ConnectionTimer,
-    /// `None`: every local caller has all rights.
+    /// `None`: callers are not identified, and have all rights.
     pub(crate) tokens: Option<Tokens>,
+    pub(crate) dashboard_codes: DashboardCodes,
     pub(crate) limits: RateLimits,
     pub(crate) waiters: Waiters,
+    pub(crate) tombstones: Tombstones,
     pub(crate) recorder: Arc<Recorder>,
     /// Leases that clients renew themselves, followed for events and metrics.
     pub(crate) client_leases: ClientLeases,
@@ -50,8 +65,13 @@ pub(crate) struct App {
     pub(crate) state_db: Arc<StateDb>,
     /// The control plane, if this daemon serves it.
     pub(crate) plane: Option<ServedPlane>,
+    pub(crate) readiness: Readiness,
     /// Limits the requests that wait.
-    wait_slots: Arc<WaitSlots>,
+    wait_slots: Arc<Shares>,
+    /// Limits the history queries that wait for their turn.
+    pub(crate) history_reads: Arc<Shares>,
+    /// Limits the bytes of bodies that are being read.
+    pub(crate) body_bytes: Arc<Shares>,
     /// Undoes acquires whose callers disconnected.
     pub(crate) undo_queue: UndoQueue,
     /// Cancelled when the daemon begins to stop: waiting requests then return.
@@ -64,6 +84,8 @@ impl App {
     pub(crate) fn new(config: Config, locks: Locks, tokens: Option<Tokens>, setup: ServerSetup) -> Self {
         let ServerSetup { token_key: key, random, timer: timing, recorder, audit, state_db: ledger, plane } =
             setup;
+        // Without identities all callers are one principal, and a share would only cost capacity.
+        let parts = |parts| if config.identifies_callers() { parts } else { 1 };
         Self {
             client_leases: ClientLeases::new(Arc::clone(&recorder)),
             holds: Holds::new(Arc::clone(&ledger)),
@@ -76,13 +98,15 @@ impl App {
             timer: timing,
             limits: RateLimits::new(config.request_rate, config.renewal_rate),
             waiters: Waiters::default(),
-            wait_slots: WaitSlots::new(
-                config.max_waiters(),
-                config.tokens.is_some() || config.requires_client_certs(),
-            ),
+            tombstones: Tombstones::default(),
+            readiness: Readiness::default(),
+            wait_slots: Shares::new(config.max_waiters(), parts(WAIT_SLOT_PARTS)),
+            history_reads: Shares::new(MAX_QUEUED_READS, parts(HISTORY_READ_PARTS)),
+            body_bytes: Shares::new(MAX_BODY_BYTES_IN_FLIGHT, parts(BODY_BYTES_PARTS)),
             undo_queue: UndoQueue::new(),
             stopping: CancellationToken::new(),
             tokens,
+            dashboard_codes: DashboardCodes::default(),
             locks,
             token_key: key,
             config,
@@ -124,6 +148,7 @@ impl App {
     /// Renews a batch. Each result carries the reason if an operator asks that holder to release.
     pub(crate) async fn renew(
         &self,
+        who: &Principal,
         batch: &[RenewRequest],
         within: Duration,
     ) -> Vec<Result<(RenewResponse, Option<String>), StoreError>> {
@@ -139,15 +164,35 @@ impl App {
         });
         let now = self.clock.now();
         let told = batch.iter().zip(results).map(|(renewal, result)| {
-            let asked = self.client_leases.renewed(renewal, &result, now.since(sent), now);
+            let asked = self.client_leases.renewed(who.id(), renewal, &result, now.since(sent), now);
             result.map(|renewed| (renewed, asked))
         });
         told.collect()
     }
 
+    /// The caller's limit of one quota.
+    pub(crate) fn quota(&self, who: &Principal, quota: impl Fn(&Quotas) -> usize) -> usize {
+        if who.may(Right::Admin, &Target::Daemon) { usize::MAX } else { quota(&self.config.quotas) }
+    }
+
+    /// Refuses an acquire of a caller that has as many locks or waiters as it may have.
+    pub(crate) fn check_acquire_quotas(
+        &self,
+        who: &Principal,
+        request: &AcquireRequest,
+        waits: bool,
+    ) -> Result<(), Refusal> {
+        let token = &request.token;
+        self.client_leases.check_quota(who.id(), token, self.quota(who, |quotas| quotas.locks))?;
+        if waits || request.queue.is_some() {
+            self.waiters.check_quota(who.id(), token, self.quota(who, |quotas| quotas.waiters))?;
+        }
+        Ok(())
+    }
+
     /// Takes a wait slot of the caller's share. None on a reserved connection: silent clients may
     /// have taken all others, and renewals must still get through.
-    pub(crate) fn take_wait_slot(&self, who: &Principal) -> Result<WaitSlot, Refusal> {
+    pub(crate) fn take_wait_slot(&self, who: &Principal) -> Result<Share, Refusal> {
         let place = who.may_wait().then(|| self.wait_slots.take(who.id())).flatten();
         place.ok_or_else(too_many_waiters)
     }

@@ -1,7 +1,12 @@
 //! Prometheus metrics of one process: the lock client's events and the control plane's notes.
 
+use std::sync::{Arc, OnceLock};
+
 use leasehold::Locks;
 use leasehold::event::{Event, Observer};
+use leasehold::observe::MetricKind;
+use leasehold::policy::PolicyBook;
+use leasehold_core::observe::OTHER_LABEL;
 use leasehold_metrics::Prometheus;
 use leasehold_plane::Plane;
 use leasehold_plane::events::{PlaneEvent, PlaneObserver as NoteObserver};
@@ -9,9 +14,20 @@ use leasehold_plane::metrics::{
     JOBS_METRIC, METRICS, for_each_known_series, for_each_metric_change, namespaces,
 };
 
+/// The daemon's gauge of damaged segments of its audit log, without the prefix `leasehold_`.
+pub const DAMAGED_AUDIT_SEGMENTS_METRIC: &str = "audit_damaged_segments";
+/// What [`DAMAGED_AUDIT_SEGMENTS_METRIC`] says.
+pub const DAMAGED_AUDIT_SEGMENTS_HELP: &str =
+    "Damaged segments of the audit log that were set aside in the state folder, counted at the start";
+
 /// The metrics of one process: a daemon, or a replica of the control plane.
 #[derive(Debug)]
-pub struct MetricsRegistry(Prometheus);
+pub struct MetricsRegistry {
+    metrics: Prometheus,
+    /// Decides which classes have series of their own. Set once the lock client exists, which this
+    /// registry observes.
+    policies: OnceLock<Arc<PolicyBook>>,
+}
 
 impl MetricsRegistry {
     /// Metrics of a client whose store is of this kind (`Capabilities::kind`).
@@ -21,23 +37,39 @@ impl MetricsRegistry {
         for metric in METRICS {
             metrics.register_extra(metric.name, metric.kind, metric.help);
         }
-        Self(metrics)
+        let (name, help) = (DAMAGED_AUDIT_SEGMENTS_METRIC, DAMAGED_AUDIT_SEGMENTS_HELP);
+        metrics.register_extra(name, MetricKind::Gauge, help);
+        Self { metrics, policies: OnceLock::new() }
     }
 
     /// Initializes all known series at zero: `rate()` does not see the event that creates a series.
     pub fn init_series(&self, locks: &Locks, plane: bool) {
-        let classes = locks.policies().classes();
+        let policies = self.policies.get_or_init(|| Arc::clone(locks.policies()));
+        let classes = policies.classes();
         for class in &classes {
             let of_plane = if plane { namespaces(class) } else { &[] };
             // Names without a namespace belong to `default`.
             for namespace in of_plane.iter().chain(&["default"]) {
-                self.0.start_at_zero(class, namespace);
+                self.metrics.start_at_zero(class, namespace);
             }
         }
         let classes: Vec<&str> = classes.iter().map(|class| &**class).collect();
         for_each_known_series(&classes, |name, values| {
-            self.0.start_extra_at_zero(name, labels(name, values))
+            self.metrics.start_extra_at_zero(name, labels(name, values))
         });
+    }
+
+    /// Sets the number of damaged segments of the audit log.
+    pub(crate) fn set_damaged_audit_segments(&self, segments: usize) {
+        // Through `u32`, which converts to `f64` without loss.
+        let segments = u32::try_from(segments).unwrap_or(u32::MAX);
+        self.metrics.set_extra(DAMAGED_AUDIT_SEGMENTS_METRIC, Vec::new(), f64::from(segments));
+    }
+
+    /// Whether a class labels its own series. Classes of tokens and jobs are callers' text, and each
+    /// new label value would cost memory for good.
+    fn has_own_series(&self, class: &str) -> bool {
+        self.policies.get().is_none_or(|policies| policies.contains(class))
     }
 
     /// Encodes all metrics. Jobs per state are counted now; if the plane's store fails, the last
@@ -49,7 +81,7 @@ impl MetricsRegistry {
                     for (state, jobs) in tally {
                         // Through `u32`, which converts to `f64` without loss.
                         let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
-                        self.0.set_extra(
+                        self.metrics.set_extra(
                             JOBS_METRIC,
                             labels(JOBS_METRIC, &[state.as_str()]),
                             f64::from(jobs),
@@ -59,7 +91,7 @@ impl MetricsRegistry {
                 Err(error) => tracing::warn!(%error, "jobs could not be counted for the metrics"),
             }
         }
-        self.0.encode()
+        self.metrics.encode()
     }
 }
 
@@ -73,7 +105,11 @@ fn labels(name: &str, values: &[&str]) -> Vec<(&'static str, String)> {
 
 impl Observer for MetricsRegistry {
     fn on_event(&self, event: &Event) {
-        self.0.on_event(event);
+        if self.has_own_series(&event.class) {
+            self.metrics.on_event(event);
+        } else {
+            self.metrics.on_event(&Event { class: OTHER_LABEL.into(), ..event.clone() });
+        }
     }
 }
 
@@ -81,7 +117,43 @@ impl Observer for MetricsRegistry {
 impl NoteObserver for MetricsRegistry {
     fn on_event(&self, note: &PlaneEvent) {
         for_each_metric_change(note, |name, values, by| {
-            self.0.add_to_extra(name, labels(name, values), by);
+            let mut labels = labels(name, values);
+            for (label, value) in &mut labels {
+                if *label == "class" && !self.has_own_series(value) {
+                    OTHER_LABEL.clone_into(value);
+                }
+            }
+            self.metrics.add_to_extra(name, labels, by);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::clock::BootClock;
+    use leasehold_core::memory::MemoryStore;
+
+    use super::*;
+
+    /// Finding 1 of the security review, for the classes of jobs.
+    #[tokio::test]
+    async fn finding_01_classes_of_jobs_add_a_constant_number_of_series() {
+        let locks = Locks::builder(Arc::new(MemoryStore::new(BootClock::shared()))).build().unwrap();
+        let registry = MetricsRegistry::new("memory");
+        registry.init_series(&locks, true);
+        let handed_over = |class: &str| {
+            let note = PlaneEvent::HandedOver { class: class.into(), waited: Duration::ZERO };
+            NoteObserver::on_event(&registry, &note);
+        };
+        handed_over("invented");
+        let before = registry.text(None).await.lines().count();
+        (0..200).for_each(|number| handed_over(&format!("c{number}")));
+        handed_over("scheduler");
+        let text = registry.text(None).await;
+        assert_eq!(text.lines().count(), before);
+        let other = "plane_dispatch_seconds_count{store=\"memory\",class=\"other\"} 201";
+        assert!(text.contains(other), "{text}");
     }
 }

@@ -1,25 +1,32 @@
 //! The daemon's own SQLite file: what it must know after a restart.
 //!
 //! One thread writes the file, many tasks per transaction. A caller waits for the disk only if it
-//! needs the result to be durable.
+//! needs the result to be durable. Another thread reads the file on a connection of its own, so that
+//! a long query never delays a commit.
 
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
 
 // Bounds memory when the disk stalls. Beyond it, a task without a waiting caller is dropped and
 // logged.
 const MAX_QUEUED_TASKS: usize = 65_536;
+// Bounds memory, and how long a query waits for those before it. Each scans some ten milliseconds at most.
+pub(crate) const MAX_QUEUED_READS: usize = 64;
 // Bounds how long the first caller of a transaction waits for its commit.
 const MAX_TASKS_PER_TRANSACTION: usize = 512;
+
+// Only a checkpoint or the recovery of the file makes a reader wait.
+const READ_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A task that reads or writes the daemon's database.
 pub type DatabaseTask = Box<dyn FnOnce(&Connection) + Send>;
@@ -50,6 +57,8 @@ type PendingReply = Box<dyn FnOnce(Result<(), String>) + Send>;
 /// The daemon's database: queues tasks for its writer.
 pub(crate) struct StateDb {
     writer: Arc<dyn DatabaseWriter>,
+    /// The queue of the reader thread; `None` if only the writer can see the data.
+    reader: Option<SyncSender<DatabaseTask>>,
     /// Replies that wait for the commit; `None` if each task commits by itself.
     pending_replies: Option<Sender<PendingReply>>,
     /// An exclusive lock on the directory: two daemons in one directory would overwrite each
@@ -84,8 +93,11 @@ impl StateDb {
             )
             .and_then(|()| prepare_tables(&connection))
             .map_err(|error| format!("the daemon's file cannot be used: {error}"))?;
-        let (ledger, writer) = Self::with_connection(connection, lock);
+        let (mut ledger, writer) = Self::with_connection(connection, lock);
         thread::Builder::new().name("ledger".to_owned()).spawn(writer).map_err(|error| error.to_string())?;
+        if let Some(folder) = folder {
+            ledger.reader = Some(start_reader(&folder.join("daemon.db"))?);
+        }
         Ok(ledger)
     }
 
@@ -112,7 +124,13 @@ impl StateDb {
         owed: Option<Sender<PendingReply>>,
         lock: Option<fs::File>,
     ) -> Self {
-        Self { writer: scribe, pending_replies: owed, lock: Mutex::new(lock), closed: AtomicBool::new(false) }
+        Self {
+            writer: scribe,
+            reader: None,
+            pending_replies: owed,
+            lock: Mutex::new(lock),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// Queues a task without waiting for it. Logged and dropped if the queue is full.
@@ -144,20 +162,24 @@ impl StateDb {
         T: Send + 'static,
         S: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.submit_with_reply(step, self.pending_replies.clone())
+        Self::submit_with_reply(&*self.writer, step, self.pending_replies.clone())
     }
 
-    /// Runs a read that sees all tasks queued before it. It does not wait for the commit, so other
-    /// tasks' write errors do not fail it.
+    /// Runs a read that sees all tasks queued before it. Other tasks' write errors do not fail it.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, String> {
-        self.submit_with_reply(step, None).await
+        let Some(reader) = &self.reader else {
+            return Self::submit_with_reply(&*self.writer, step, None).await;
+        };
+        // The reader sees only what is committed, so the tasks before this one must be.
+        let _ = self.write_confirmed(|_| Ok(())).await;
+        Self::submit_with_reply(reader, step, None).await
     }
 
     fn submit_with_reply<T, S>(
-        &self,
+        queue: &dyn DatabaseWriter,
         step: S,
         owed: Option<Sender<PendingReply>>,
     ) -> impl Future<Output = Result<T, String>> + Send + use<T, S>
@@ -178,7 +200,7 @@ impl StateDb {
                 None => tell(Ok(())),
             }
         });
-        let taken = self.writer.submit(step);
+        let taken = queue.submit(step);
         async move {
             // The queue is full only when the disk has stalled, and then nothing must be promised.
             taken.map_err(|WriterFull| "the daemon's file cannot keep up".to_owned())?;
@@ -220,17 +242,26 @@ fn lock_folder(folder: &Path) -> Result<fs::File, String> {
 /// Creates a file that is private from its first byte, and refuses an existing one that others can
 /// read.
 pub(crate) fn create_private_file(path: &Path) -> Result<(), String> {
-    fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|error| error.to_string())?;
+    leasehold_core::atomic_file::append_private(path).map_err(|error| error.to_string())?;
     let mode = fs::metadata(path).map_err(|error| error.to_string())?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err("others can read it; run chmod 600 on it".to_owned());
     }
     Ok(())
+}
+
+/// Starts the thread that reads the file at `path`, and returns its queue.
+fn start_reader(path: &Path) -> Result<SyncSender<DatabaseTask>, String> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)
+        .and_then(|connection| connection.busy_timeout(READ_BUSY_TIMEOUT).map(|()| connection))
+        .map_err(|error| format!("{}: cannot be read: {error}", path.display()))?;
+    let (steps, queue) = sync_channel::<DatabaseTask>(MAX_QUEUED_READS);
+    thread::Builder::new()
+        .name("ledger-read".to_owned())
+        .spawn(move || queue.iter().for_each(|step| step(&connection)))
+        .map_err(|error| error.to_string())?;
+    Ok(steps)
 }
 
 fn run_writer(connection: Connection, queue: &Receiver<DatabaseTask>, owed: &Receiver<PendingReply>) {
@@ -259,6 +290,9 @@ fn run_writer(connection: Connection, queue: &Receiver<DatabaseTask>, owed: &Rec
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS secret (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS token_key (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS audit_head (
+  id INTEGER PRIMARY KEY CHECK (id = 1), segment INTEGER NOT NULL, seq INTEGER NOT NULL, mac TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS history (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   epoch TEXT NOT NULL, hold INTEGER NOT NULL,
@@ -271,8 +305,9 @@ CREATE TABLE IF NOT EXISTS policy_change (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, class TEXT NOT NULL, change TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS hold (
-  id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, class TEXT NOT NULL, holder TEXT NOT NULL,
-  fence INTEGER NOT NULL, ttl_ms INTEGER, heartbeat_ms INTEGER NOT NULL, since INTEGER NOT NULL, attempt TEXT NOT NULL DEFAULT ''
+  id TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL, class TEXT NOT NULL, holder TEXT NOT NULL,
+  fence INTEGER NOT NULL, ttl_ms INTEGER, heartbeat_ms INTEGER NOT NULL, since INTEGER NOT NULL, attempt TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (owner, id)
 );
 ";
 
@@ -282,6 +317,16 @@ fn prepare_tables(db: &Connection) -> rusqlite::Result<()> {
     let known = db.prepare("SELECT 1 FROM pragma_table_info('hold') WHERE name = 'attempt'")?.exists([])?;
     if !known {
         db.execute_batch("ALTER TABLE hold ADD COLUMN attempt TEXT NOT NULL DEFAULT ''")?;
+    }
+    let by_owner = db.prepare("SELECT 1 FROM pragma_table_info('hold') WHERE name = 'owner' AND pk > 0")?;
+    if !{ by_owner }.exists([])? {
+        // Ids were unique among all owners before, so no two rows collide.
+        let columns = "id, owner, name, class, holder, fence, ttl_ms, heartbeat_ms, since, attempt";
+        db.execute_batch(&format!(
+            "SAVEPOINT keyed_by_owner; ALTER TABLE hold RENAME TO hold_by_id; {SCHEMA}
+             INSERT INTO hold ({columns}) SELECT {columns} FROM hold_by_id;
+             DROP TABLE hold_by_id; RELEASE keyed_by_owner;"
+        ))?;
     }
     Ok(())
 }

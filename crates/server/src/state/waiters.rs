@@ -12,6 +12,8 @@ use leasehold::clock::Moment;
 use leasehold::store::{Store, WakeListener};
 use leasehold_core::Token;
 
+use crate::problem::Refusal;
+
 // A client needs this long to come back with its next poll; a hint must not be lost meanwhile.
 const LISTENER_GRACE: Duration = Duration::from_secs(5);
 // Expired listeners are removed at most this often, so that each call stays cheap.
@@ -31,13 +33,34 @@ struct WaiterTable {
 
 struct WaiterListener {
     listener: Arc<WakeListener>,
+    /// The identity that waits.
+    owner: Arc<str>,
     until: Moment,
 }
 
 impl Waiters {
+    /// Refuses a new waiter of an identity that has as many as it may have.
+    pub(crate) fn check_quota(&self, who: &str, token: &Token, quota: usize) -> Result<(), Refusal> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        // Few daemons have as many waiters as one identity may have, so most calls end here.
+        if table.listeners.len() < quota || table.listeners.contains_key(token.expose()) {
+            return Ok(());
+        }
+        if table.listeners.values().filter(|waiter| *waiter.owner == *who).count() >= quota {
+            return Err(Refusal::quota_reached("waiters", quota));
+        }
+        Ok(())
+    }
+
+    /// Whether this token waits, or waited a moment ago.
+    pub(crate) fn knows(&self, token: &Token) -> bool {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).listeners.contains_key(token.expose())
+    }
+
     /// The listener of this token, kept for at least `keep`.
     pub(crate) fn listen(
         &self,
+        who: &str,
         store: &dyn Store,
         name: &Name,
         token: &Token,
@@ -58,7 +81,7 @@ impl Waiters {
             return Arc::clone(&notifier.listener);
         }
         let listener = Arc::new(store.listen(name, token));
-        let notifier = WaiterListener { listener: Arc::clone(&listener), until };
+        let notifier = WaiterListener { listener: Arc::clone(&listener), owner: who.into(), until };
         table.listeners.insert(token.expose().to_owned(), notifier);
         listener
     }

@@ -1,10 +1,9 @@
 //! Keeps browsers from being a way in: pages of other sites can send requests to loopback
 //! addresses.
 //!
-//! Without tokens every local process is admin, and that includes the browser. So the `Host` must
-//! be an address of this machine, because a name could be pointed here by hostile DNS (rebinding).
-//! A request that a page of another origin made is refused (forgery). With tokens the forgery check
-//! stays; a page cannot send a token it does not have.
+//! Without a tokens file the `Host` must be an address of this machine, because a name could be pointed
+//! here by hostile DNS (rebinding). A request that a page of another origin made is refused (forgery).
+//! With a tokens file the forgery check stays; a page cannot send a token it does not have.
 
 use http::HeaderMap;
 use http::header::{HOST, ORIGIN};
@@ -23,7 +22,7 @@ pub(crate) fn check_origin(parts: &Parts, local_only: bool) -> Result<(), Refusa
     if local_only && !host.is_some_and(is_local) {
         return Err(Refusal::new(
             ErrorCode::WrongHost,
-            "without tokens, this daemon answers to 127.0.0.1, [::1] and localhost only",
+            "without a tokens file, this daemon answers to 127.0.0.1, [::1] and localhost only",
         ));
     }
     let foreign = match header(&parts.headers, ORIGIN.as_str()) {

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use leasehold::clock::{ClockExt, Moment, run_until};
+use leasehold::clock::{ClockExt, Moment, SharedClock, run_until};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -23,9 +23,14 @@ use tower::Service;
 use crate::state::app::App;
 use crate::transport::listener::ConnectionListener;
 use crate::transport::peer::Peer;
+use crate::transport::tls::FollowedTls;
+use crate::transport::unidentified::UnidentifiedConnections;
+use crate::transport::write_timeout::WriteTimeout;
 
 // hyper answers 431 beyond this; it also bounds the read-ahead per connection.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
+// What TLS keeps of a response that the peer has not taken yet.
+const MAX_TLS_BUFFER_BYTES: usize = 16 * 1024;
 // The time for a whole request on a reserved connection; shorter than the configured timeouts.
 const RESERVED_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 // A failed accept usually means that file descriptors ran out. Without a pause the loop would spin.
@@ -36,14 +41,18 @@ pub(crate) struct Connections<D> {
     app: Arc<App>,
     router: Router,
     listener: D,
-    tls: Option<TlsAcceptor>,
+    tls: Option<FollowedTls>,
     permits: Arc<Semaphore>,
+    /// `None` if callers are not identified at all.
+    unidentified: Option<Arc<UnidentifiedConnections>>,
 }
 
 impl<D: ConnectionListener> Connections<D> {
-    pub(crate) fn new(app: Arc<App>, router: Router, door: D, tls: Option<TlsAcceptor>) -> Self {
+    pub(crate) fn new(app: Arc<App>, router: Router, door: D, tls: Option<FollowedTls>) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(app.config.max_connections)),
+            unidentified: (!app.config.unauthenticated)
+                .then(|| UnidentifiedConnections::new(app.config.max_unidentified())),
             app,
             router,
             listener: door,
@@ -110,14 +119,35 @@ impl<D: ConnectionListener> Connections<D> {
         };
         D::prepare(&stream);
         let timeout = ConnectionLimits::new(&self.app, self.permits.available_permits());
-        let (app, router, tls, abort) =
-            (Arc::clone(&self.app), self.router.clone(), self.tls.clone(), abort.clone());
+        let (app, router, tls, abort) = (
+            Arc::clone(&self.app),
+            self.router.clone(),
+            self.tls.as_ref().map(FollowedTls::acceptor),
+            abort.clone(),
+        );
+        let unidentified = self.unidentified.as_ref().map(UnidentifiedConnections::add);
         tasks.spawn(async move {
             let _place = place;
+            let (clock, config) = (SharedClock::clone(&app.clock), &app.config);
+            let unidentified_timeout = config.unidentified_timeout;
+            let stream = WriteTimeout::new(stream, SharedClock::clone(&clock), config.write_timeout);
+            let peer =
+                Peer { address: Some(from.ip()), unidentified: unidentified.clone(), ..Peer::default() };
+            let must_end = async {
+                if let Some(connection) = &unidentified {
+                    // Boxed, so that it is freed once the peer is identified: most connections are idle then.
+                    let cut = Box::pin(connection.must_be_cut(&*clock, unidentified_timeout)).await;
+                    if cut {
+                        return;
+                    }
+                }
+                std::future::pending().await
+            };
             tokio::select! {
                 biased;
                 () = abort.cancelled() => {}
-                () = serve_stream(app, router, stream, tls, timeout) => {}
+                () = must_end => tracing::debug!(%from, "a connection without an identity is cut"),
+                () = serve_stream(app, router, stream, tls, peer, timeout) => {}
             }
             tracing::trace!(%from, "connection over");
         });
@@ -166,24 +196,39 @@ async fn serve_stream<S>(
     router: Router,
     stream: S,
     tls: Option<TlsAcceptor>,
+    peer: Peer,
     timeout: ConnectionLimits,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match tls {
-        None => serve_http(app, router, stream, Peer::default(), timeout).await,
-        Some(acceptor) => {
-            let end = app.clock.now() + timeout.handshake_timeout;
-            // Boxed, like the future below: connections without TLS do not pay for its size.
-            let accepting = Box::pin(acceptor.accept(stream));
-            let Some(Ok(stream)) = run_until(&*app.clock, end, accepting).await else {
-                return;
-            };
-            let shown = stream.get_ref().1.peer_certificates();
-            let peer = shown.and_then(|chain| chain.first()).map(Peer::from_certificate);
-            Box::pin(serve_http(app, router, stream, peer.unwrap_or_default(), timeout)).await;
-        }
+        None => serve_http(app, router, stream, peer, timeout).await,
+        // Boxed as a whole: a TLS session is large, and connections without one do not pay for its size.
+        Some(acceptor) => Box::pin(serve_tls(app, router, stream, acceptor, peer, timeout)).await,
     }
+}
+
+async fn serve_tls<S>(
+    app: Arc<App>,
+    router: Router,
+    stream: S,
+    acceptor: TlsAcceptor,
+    peer: Peer,
+    timeout: ConnectionLimits,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let end = app.clock.now() + timeout.handshake_timeout;
+    // Boxed, like the future below: the handshake's state is freed when it is over.
+    let accepting = Box::pin(acceptor.accept(stream));
+    let Some(Ok(mut stream)) = run_until(&*app.clock, end, accepting).await else {
+        return;
+    };
+    let session = stream.get_mut().1;
+    session.set_buffer_limit(Some(MAX_TLS_BUFFER_BYTES));
+    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+    let names = certificate.map(Peer::names_of).unwrap_or_default();
+    Box::pin(serve_http(app, router, stream, Peer { names, ..peer }, timeout)).await;
 }
 
 async fn serve_http<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, timeout: ConnectionLimits)

@@ -12,6 +12,9 @@ use tokio::net::{TcpListener, TcpStream};
 // A peer that acknowledges nothing for this long is gone, even if the connection still looks open.
 const PEER_SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
+// The kernel would keep megabytes of a response for a peer that does not read. Most responses are far smaller.
+const SEND_BUFFER_BYTES: usize = 128 * 1024;
+
 /// Accepts connections for a server.
 pub trait ConnectionListener: Send + Sync + 'static {
     /// An accepted connection.
@@ -38,6 +41,7 @@ impl ConnectionListener for TcpListener {
     /// Responses are small and must not be delayed; dead peers must be detected.
     fn prepare(stream: &TcpStream) {
         let _ = stream.set_nodelay(true);
+        let _ = sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER_BYTES);
         let _ = sockopt::set_socket_keepalive(stream, true);
         let _ = sockopt::set_tcp_keepidle(stream, PEER_SILENCE_TIMEOUT);
         let _ = sockopt::set_tcp_user_timeout(
@@ -67,5 +71,7 @@ mod tests {
         assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), PEER_SILENCE_TIMEOUT);
         assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 30_000);
         assert!(stream.nodelay().unwrap());
+        // The kernel doubles it for its own records.
+        assert!(sockopt::socket_send_buffer_size(&stream).unwrap() <= 2 * SEND_BUFFER_BYTES);
     }
 }

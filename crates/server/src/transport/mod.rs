@@ -6,3 +6,5 @@ pub(crate) mod listener;
 pub(crate) mod peer;
 pub(crate) mod scrape;
 pub(crate) mod tls;
+pub(crate) mod unidentified;
+pub(crate) mod write_timeout;

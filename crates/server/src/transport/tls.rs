@@ -1,9 +1,10 @@
 //! The daemon's TLS certificate, and the authority of client certificates.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use leasehold::clock::SharedClock;
+use leasehold_core::private_file::is_private;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -11,14 +12,47 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
+use crate::followed_file::FollowedFiles;
+
+/// The TLS configuration in force. Changed files are taken over within seconds; files that cannot be
+/// used together are logged, and the old ones stay.
+pub(crate) struct FollowedTls {
+    files: TlsFiles,
+    followed: FollowedFiles,
+    current: RwLock<TlsAcceptor>,
+}
+
+impl FollowedTls {
+    /// Reads the certificate files.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used and the reason.
+    pub(crate) fn open(files: TlsFiles, clock: SharedClock) -> Result<Self, String> {
+        let paths = [&files.cert, &files.key].into_iter().chain(&files.client_ca).cloned().collect();
+        let followed = FollowedFiles::new(paths, clock);
+        let current = RwLock::new(acceptor(&files)?);
+        Ok(Self { files, followed, current })
+    }
+
+    /// The acceptor for the next connection.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.followed.reload_if_changed(|| match acceptor(&self.files) {
+            Ok(new) => {
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+                tracing::info!("the TLS certificate has changed and was taken over");
+            }
+            // Certificate and key are often replaced one after the other; the next check has both.
+            Err(error) => {
+                tracing::error!(error, "the TLS certificate was not taken over; the old one stays in force")
+            }
+        });
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 /// Reads the certificate files and builds the acceptor.
-///
-/// # Errors
-/// Names the file that cannot be used and the reason.
-pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
-    let meta = std::fs::metadata(&files.key).map_err(|error| unusable(&files.key, &error))?;
-    if meta.permissions().mode() & 0o077 != 0 {
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
+    if !is_private(&files.key).map_err(|error| unusable(&files.key, &error))? {
         return Err(format!("{}: others can read this key; run chmod 600 on it", files.key.display()));
     }
     let chain = certificates(&files.cert)?;
@@ -31,7 +65,10 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
         Some(path) => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(certificates(path)?);
+            // A certificate is requested, not required: probes have none. The gate requires one, or a
+            // token, on every route that is not open.
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .allow_unauthenticated()
                 .build()
                 .map_err(|error| unusable(path, &error))?;
             builder.with_client_cert_verifier(verifier)

@@ -21,7 +21,8 @@ impl ServedStore {
     }
 
     async fn at(address: SocketAddr, store: SharedStore) -> Self {
-        let config = Config::new(address);
+        let mut config = Config::new(address);
+        config.unauthenticated = true;
         let server = Server::bind(config, store, |locks| locks.without_log(), Vec::new()).await;
         let server = server.unwrap();
         let (address, stop) = (server.address(), CancellationToken::new());

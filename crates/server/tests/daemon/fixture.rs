@@ -80,14 +80,32 @@ impl DaemonPlan {
         tokens
     }
 
+    /// Adds identities `p0`, `p1`, … with these grants. Returns their tokens.
+    pub(crate) fn numbered_identities<G: AsRef<[String]>>(
+        &mut self,
+        grants: impl Iterator<Item = G>,
+    ) -> Vec<String> {
+        let named: Vec<_> = grants.enumerate().map(|(at, grants)| (format!("p{at}"), grants)).collect();
+        let named: Vec<(&str, Vec<&str>)> = named
+            .iter()
+            .map(|(id, grants)| (id.as_str(), grants.as_ref().iter().map(String::as_str).collect()))
+            .collect();
+        let named: Vec<_> = named.iter().map(|(id, grants)| (*id, grants.as_slice())).collect();
+        self.identities(&named)
+    }
+
     /// A daemon on the memory store, with the control plane.
     pub(crate) fn with_plane() -> Self {
         let mut plan = Self::new();
-        plan.plane = Some(Settings::default());
+        // Without identities all callers are one principal.
+        plan.plane = Some(Settings { allow_self_approval: true, ..Settings::default() });
         plan
     }
 
-    pub(crate) async fn start(self) -> Daemon {
+    pub(crate) async fn start(mut self) -> Daemon {
+        let config = &mut self.config;
+        config.unauthenticated =
+            config.tokens.is_none() && config.owner_token.is_none() && !config.accepts_client_certs();
         let book = PolicyBook::from_text(self.policies, "test").unwrap();
         let opened =
             Server::open(self.config, Arc::clone(&self.store), |locks| locks.policies(book).without_log());
@@ -113,7 +131,7 @@ impl DaemonPlan {
             .rules()
             .iter()
             .map(|(method, path, rule)| {
-                (method.to_owned(), path.to_owned(), rule.role.map(|role| role.to_string()))
+                (method.to_owned(), path.to_owned(), rule.right.map(|right| right.to_string()))
             })
             .collect();
         let stopped = stop.clone().cancelled_owned();
@@ -170,6 +188,17 @@ impl Daemon {
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{head}content-length: {}\r\n\r\n{body}",
             self.address,
             body.len()
+        ))
+        .await
+    }
+
+    /// Sends a workflow's file.
+    pub(crate) async fn apply_as(&self, token: Option<&str>, text: &str) -> Reply {
+        let token = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
+        self.raw(&format!(
+            "PUT /v1/workflows HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{token}content-type: application/toml\r\ncontent-length: {}\r\n\r\n{text}",
+            self.address,
+            text.len()
         ))
         .await
     }

@@ -110,7 +110,7 @@ async fn breaking_asks_waits_refuses_and_is_recorded() {
     assert!(line.contains("\"forced\":true"), "{line}");
     let refused = audit.lines().find(|line| line.contains("\"break-refused\"")).unwrap();
     assert!(refused.contains("stuck") && !refused.contains("forced"), "{refused}");
-    assert!(leasehold_server::verify_audit(&daemon.state().join("audit.jsonl")).is_ok());
+    assert!(leasehold_server::verify_audit(&daemon.state(), None).is_ok());
     eventually("the history to say so", async || {
         daemon.get("/v1/history").await.ok()["holds"][0]["ended"] == "broken"
     })
@@ -218,4 +218,25 @@ async fn fences_grow_although_the_store_lost_its_counter() {
         let next = daemon.post(&format!("/v1/locks/{name}/acquire"), request).await.ok();
         assert!(fence(&next) > seen, "{next} after {seen}");
     }
+}
+
+#[tokio::test]
+async fn finding_26_invisible_characters_are_refused_at_acquire() {
+    let daemon = Daemon::start().await;
+    for (route, body) in [
+        ("/v1/locks/job:1%EF%B8%8F/acquire", json!({"holder": "me"})),
+        ("/v1/locks/job:1/acquire", json!({"holder": "m\u{202e}e"})),
+        ("/v1/holds", json!({"name": "job:1\u{fe0f}", "id": "x"})),
+        ("/v1/holds", json!({"name": "job:1", "id": "x", "holder": "m\u{202e}e"})),
+    ] {
+        let refused = daemon.post(route, body).await;
+        assert_eq!(refused.status, 422, "{route}: {}", refused.json());
+        assert!(refused.json()["detail"].as_str().unwrap().contains("U+"), "{route}: {}", refused.json());
+    }
+    // A lease from before the rule can be looked at, released and broken.
+    let free = daemon.get("/v1/locks/job:1%EF%B8%8F").await.ok();
+    assert_eq!(free["held"], false);
+    let token = format!("me|scheduler|{}", "0".repeat(32));
+    let released = daemon.post("/v1/locks/job:1%EF%B8%8F/release", json!({ "token": token })).await;
+    assert_eq!(released.status, 410, "{}", released.json());
 }

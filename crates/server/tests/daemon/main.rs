@@ -2,19 +2,25 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod audit;
+mod bounds;
 mod canary;
 mod disconnects;
 mod events;
 mod fixture;
 mod flood;
+mod foreign;
 mod holds;
 mod hostile;
+mod identities;
 mod locks;
 mod matrix;
 mod mounts;
 mod openapi;
 mod plane;
-mod plane_roles;
+mod plane_rights;
+mod plane_security;
 mod policies;
 mod restart;
+mod rights;
 mod tls;

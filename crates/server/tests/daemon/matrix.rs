@@ -1,4 +1,4 @@
-//! Every route, role and namespace against a table written by hand. It fails on a route without a
+//! Every route, right and namespace against a table written by hand. It fails on a route without a
 //! row, a row without a route, and a route that requires less than its row says.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ enum RouteTarget {
 }
 use RouteTarget::{Hold, Name, Nothing, Own, Whole};
 
-/// Method and path, the lowest role, and the target. Not generated from the routes, since they are
+/// Method and path, the right, and the target. Not generated from the routes, since they are
 /// under test.
 const EXPECTED_ROUTES: &[(&str, Option<&str>, RouteTarget)] = &[
     ("GET /", None, Nothing),
@@ -34,6 +34,8 @@ const EXPECTED_ROUTES: &[(&str, Option<&str>, RouteTarget)] = &[
     ("GET /healthz", None, Nothing),
     ("GET /readyz", None, Nothing),
     ("GET /openapi.json", None, Nothing),
+    ("POST /v1/dashboard/session", None, Nothing),
+    ("POST /v1/dashboard/codes", Some("read"), Own),
     ("GET /metrics", Some("read"), Whole),
     ("GET /v1/drills", Some("read"), Whole),
     ("GET /v1/me", Some("read"), Own),
@@ -120,6 +122,21 @@ fn body(path: &str, name: &str) -> Option<Value> {
     })
 }
 
+/// The callers of the matrix, in the order of their tokens after root's; the last one has none.
+const CALLERS: [&str; 11] = [
+    "reader",
+    "locker",
+    "boss",
+    "nobody-special",
+    "auditor",
+    "submitter",
+    "worker",
+    "definer",
+    "approver",
+    "commander",
+    "-",
+];
+
 async fn stage() -> (Daemon, Vec<String>) {
     let mut plan = DaemonPlan::new();
     let tokens = plan.identities(&[
@@ -129,18 +146,23 @@ async fn stage() -> (Daemon, Vec<String>) {
         ("boss", &["admin:team"]),
         ("nobody-special", &[]),
         ("auditor", &["read:*"]),
+        ("submitter", &["submit:team"]),
+        ("worker", &["work:team"]),
+        ("definer", &["define:team"]),
+        ("approver", &["approve:team"]),
+        ("commander", &["command:team"]),
     ]);
     (plan.start().await, tokens)
 }
 
-/// The lowest role that each route requires, as the responses show it.
+/// The right that each route requires, as the responses show it.
 #[tokio::test]
-async fn every_route_by_every_role_on_every_namespace() {
+async fn every_route_by_every_right_on_every_namespace() {
     let (daemon, tokens) = stage().await;
     let root = Some(tokens[0].as_str());
     let mut tried = 0;
     for (namespace, own) in [("team", true), ("team2", false), (FOREIGN_MARKER, false), ("default", false)] {
-        for (route, role, about) in EXPECTED_ROUTES.iter().copied() {
+        for (route, right, about) in EXPECTED_ROUTES.iter().copied() {
             let (method, path) = route.split_once(' ').unwrap();
             let name = if namespace == "default" { "plain".to_owned() } else { format!("{namespace}:1") };
             // A hold in that namespace, for the routes whose target is a hold.
@@ -155,8 +177,7 @@ async fn every_route_by_every_role_on_every_namespace() {
                 .replace("{id}", &id)
                 .replace("{class}", "scheduler")
                 .replace("{field}", "ttl");
-            for (at, who) in ["reader", "locker", "boss", "nobody-special", "auditor", "-"].iter().enumerate()
-            {
+            for (at, who) in CALLERS.iter().enumerate() {
                 let token = tokens.get(at + 1).map(String::as_str).filter(|_| *who != "-");
                 let reply = if path == "/v1/events" {
                     response_head(&daemon, &url, token).await
@@ -164,8 +185,8 @@ async fn every_route_by_every_role_on_every_namespace() {
                     daemon.call(method, &url, token, body(path, &name)).await
                 };
                 tried += 1;
-                let told = format!("{who}: {method} {url} ({role:?}): {} {}", reply.status, reply.text);
-                let Some(role) = role else {
+                let told = format!("{who}: {method} {url} ({right:?}): {} {}", reply.status, reply.text);
+                let Some(right) = right else {
                     assert!(!matches!(reply.status, 401 | 403), "{told}");
                     continue;
                 };
@@ -173,26 +194,23 @@ async fn every_route_by_every_role_on_every_namespace() {
                     assert_eq!((reply.status, reply.code().as_str()), (401, "unauthorized"), "{told}");
                     continue;
                 }
-                let rank = |role: &str| ["read", "hold", "admin"].iter().position(|known| *known == role);
-                let has = match *who {
-                    "reader" => Some(("read", false)),
-                    "locker" => Some(("hold", false)),
-                    "boss" => Some(("admin", false)),
-                    "auditor" => Some(("read", true)),
-                    _ => None,
+                let gives: (&[&str], bool) = match *who {
+                    "reader" | "submitter" | "worker" | "definer" => (&["read"], false),
+                    "locker" => (&["read", "hold"], false),
+                    "boss" => (&["read", "hold", "admin"], false),
+                    "auditor" => (&["read"], true),
+                    _ => (&[], false),
                 };
-                // A filtered route is open to every caller that has any grant. Only the owner may
-                // send heartbeats for a hold or end it; here that is root.
-                let may = has.is_some_and(|(mine, everywhere)| {
-                    let enough = rank(mine) >= rank(role);
-                    enough
-                        && match about {
-                            Nothing | Own => true,
-                            Whole => everywhere,
-                            Name => everywhere || own,
-                            Hold => method == "GET" && (everywhere || own),
-                        }
-                });
+                // A filtered route is open to every caller that has any grant. The ids of holds
+                // belong to their owner; here that is root.
+                let (rights, everywhere) = gives;
+                let may = rights.contains(&right)
+                    && match about {
+                        Nothing | Own => true,
+                        Whole => everywhere,
+                        Name => everywhere || own,
+                        Hold => false,
+                    };
                 let refused = matches!(reply.status, 401 | 403) || (about == Hold && reply.status == 404);
                 assert_eq!(!refused, may, "{told}");
                 if !own && !may && namespace == FOREIGN_MARKER && !url.contains(FOREIGN_MARKER) {
@@ -270,7 +288,7 @@ async fn foreign_names_are_never_shown() {
     assert_eq!(all["locks"].as_array().unwrap().len(), 3, "{all}");
 }
 
-/// Another caller with the same rights can only read a hold.
+/// Ids of holds belong to their owner: another caller with the same rights does not even see them.
 #[tokio::test]
 async fn only_the_owner_changes_a_hold() {
     let mut plan = DaemonPlan::new();
@@ -278,12 +296,13 @@ async fn only_the_owner_changes_a_hold() {
     let daemon = plan.start().await;
     let (a, b) = (Some(tokens[0].as_str()), Some(tokens[1].as_str()));
     daemon.call("POST", "/v1/holds", a, Some(json!({"id": "h", "name": "team:1"}))).await.ok();
-    assert_eq!(daemon.call("GET", "/v1/holds/h", b, None).await.status, 200);
-    for (method, path) in [("POST", "/v1/holds/h/heartbeat"), ("DELETE", "/v1/holds/h")] {
+    for (method, path) in
+        [("GET", "/v1/holds/h"), ("POST", "/v1/holds/h/heartbeat"), ("DELETE", "/v1/holds/h")]
+    {
         assert_eq!(daemon.call(method, path, b, None).await.status, 404);
     }
     let taken = daemon.call("POST", "/v1/holds", b, Some(json!({"id": "h", "name": "team:1"}))).await;
-    assert_eq!(taken.code(), "id_taken");
+    assert_eq!(taken.code(), "busy");
     daemon.call("POST", "/v1/holds/h/heartbeat", a, None).await.ok();
     // The same id of another caller stands for another grant.
     let request = json!({"id": "same", "holder": "x"});

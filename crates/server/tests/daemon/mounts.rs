@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::routing::{get, post};
 use http::Method;
-use leasehold_server::auth::{Role, Rule, TargetSource};
+use leasehold_server::auth::{Right, Rule, TargetSource};
 use leasehold_server::{Caller, Mount};
 
 use crate::fixture::DaemonPlan;
@@ -18,7 +18,7 @@ async fn mounted_routes_need_a_declared_rule() {
     plan.mounts = vec![Mount::new(router).rule(
         Method::POST,
         "/v1/jobs",
-        Rule::new(Role::Hold, TargetSource::Fixed("job")),
+        Rule::new(Right::Hold, TargetSource::Fixed("job")),
     )];
     let daemon = plan.start().await;
     let call = |method: &'static str, path: &'static str, who: usize| {

@@ -36,15 +36,15 @@ async fn assert_same_routes(daemon: &Daemon) {
     assert_eq!(told, served);
 }
 
-/// The roles in the document are those that the gate requires.
+/// The rights in the document are those that the gate requires.
 #[tokio::test]
-async fn the_roles_in_the_document_are_those_of_the_gate() {
+async fn the_rights_in_the_document_are_those_of_the_gate() {
     let daemon = DaemonPlan::with_plane().start().await;
     let document: Value = daemon.get("/openapi.json").await.ok();
     let mut message = 0;
     for (method, path, role) in &daemon.rules {
         let operation = &document["paths"][path][method.to_lowercase()];
-        if let Some(told) = operation.get("x-role") {
+        if let Some(told) = operation.get("x-right") {
             assert_eq!(told.as_str(), role.as_deref(), "{method} {path}");
             message += 1;
         }

@@ -27,12 +27,7 @@ impl Daemon {
     }
 
     async fn apply(&self, text: &str) -> Reply {
-        self.raw(&format!(
-            "PUT /v1/workflows HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/toml\r\ncontent-length: {}\r\n\r\n{text}",
-            self.address,
-            text.len()
-        ))
-        .await
+        self.apply_as(None, text).await
     }
 }
 
@@ -53,11 +48,13 @@ async fn a_daemon_without_a_plane_says_so() {
 async fn ten_clients_approve_at_once_and_one_decides() {
     let daemon = Arc::new(daemon_with_plane().await);
     let job = json!({"id": "j", "work": "pull", "topic": "t", "requires_approval": true});
-    assert_eq!(daemon.post("/v1/jobs", job).await.status, 201);
+    let job = daemon.post("/v1/jobs", job).await.ok();
     let acquire: Vec<_> = (0..10)
         .map(|number| {
-            let (daemon, body) =
-                (Arc::clone(&daemon), json!({"by": format!("person-{number}"), "reason": "looked at it"}));
+            let daemon = Arc::clone(&daemon);
+            let body = json!({
+                "by": format!("person-{number}"), "reason": "looked at it", "snapshot": job["snapshot"],
+            });
             tokio::spawn(async move { daemon.post("/v1/approvals/j/approve", body).await })
         })
         .collect();
@@ -85,11 +82,11 @@ async fn busy_and_unavailable_set_retry_after() {
     plan.store = chaos.store();
     let daemon = plan.start().await;
     let job = json!({"id": "j", "work": "pull", "requires_approval": true});
-    daemon.post("/v1/jobs", job).await.ok();
+    let job = daemon.post("/v1/jobs", job).await.ok();
     let other =
         Locks::builder(Arc::new(memory)).holder(Holder::new("b").unwrap()).without_log().build().unwrap();
     let held = other.class("scheduler").acquire("job:j").await.unwrap();
-    let yes = json!({"by": "ann", "reason": "fine"});
+    let yes = json!({"by": "ann", "reason": "fine", "snapshot": job["snapshot"]});
     let reply = daemon.post("/v1/approvals/j/approve", yes.clone()).await;
     assert_eq!((reply.status, reply.code().as_str()), (409, "approval_retryable_lock"));
     assert_eq!(reply.header("retry-after"), Some("1"));
@@ -113,9 +110,13 @@ async fn a_worker_in_any_language() {
     let claimed = daemon.post("/v1/topics/render/claim", json!({"worker": "w1"})).await.ok();
     assert_eq!(claimed["job"]["spec"]["payload"]["scene"], 7);
     assert!(claimed["claim"]["fence"].is_string(), "fences are strings in JSON");
-    let shown = json!({"attempt": claimed["claim"]["attempt"], "fence": claimed["claim"]["fence"]});
+    let shown = json!({
+        "attempt": claimed["claim"]["attempt"],
+        "fence": claimed["claim"]["fence"],
+        "secret": claimed["claim"]["secret"],
+    });
     daemon.post("/v1/jobs/j/heartbeat", shown.clone()).await.ok();
-    for (field, wrong) in [("attempt", json!(9)), ("fence", json!("999"))] {
+    for (field, wrong) in [("attempt", json!(9)), ("fence", json!("999")), ("secret", json!("00"))] {
         let mut stale = shown.clone();
         stale[field] = wrong;
         let reply = daemon.post("/v1/jobs/j/heartbeat", stale).await;
@@ -135,11 +136,11 @@ async fn a_worker_in_any_language() {
 }
 
 #[tokio::test]
-async fn commands_need_admin_and_errors_name_the_field() {
+async fn commands_have_a_route_of_their_own_and_errors_name_the_field() {
     let daemon = daemon_with_plane().await;
     let exec = json!({"id": "x", "work": {"exec": ["true"]}});
     let reply = daemon.post("/v1/jobs", exec.clone()).await;
-    assert_eq!((reply.status, reply.code().as_str()), (403, "commands_need_admin"));
+    assert_eq!((reply.status, reply.code().as_str()), (403, "command_right_required"));
     assert_eq!(daemon.get("/v1/jobs/x").await.status, 404, "nothing was submitted");
     assert_eq!(daemon.post("/v1/jobs/commands", exec).await.status, 201);
     daemon.wait_for_state("/v1/jobs/x", "SUCCEEDED").await;
@@ -151,7 +152,8 @@ async fn commands_need_admin_and_errors_name_the_field() {
         ("/v1/jobs/commands", json!({"work": {"exec": []}}), "work.exec", "command"),
         ("/v1/runs", json!({}), "body", "workflow"),
         ("/v1/jobs/x/cancel", json!({"reason": ""}), "reason", "1 to 512"),
-        ("/v1/approvals/x/approve", json!({"reason": "r"}), "by", "who"),
+        ("/v1/approvals/x/approve", json!({"reason": "r", "snapshot": "0"}), "by", "who"),
+        ("/v1/approvals/x/approve", json!({"by": "b", "reason": "r"}), "body", "snapshot"),
         ("/v1/jobs/x/result", json!({"attempt": 1, "done": 1, "failed": "x"}), "done", "one or the other"),
     ] {
         let reply = daemon.post(path, body).await;
@@ -190,8 +192,10 @@ async fn runs_are_started_watched_decided_cancelled_and_run_again() {
     let start = json!({"workflow": "w", "id": "r"});
     assert_eq!(daemon.post("/v1/runs", start.clone()).await.status, 201);
     assert_eq!(daemon.post("/v1/runs", start).await.status, 200);
+    let mut waiting = Value::Null;
     eventually("the question", async || {
-        daemon.get("/v1/approvals").await.ok()["approvals"][0]["id"] == "r.ask.1"
+        waiting = daemon.get("/v1/approvals").await.ok()["approvals"][0].clone();
+        waiting["id"] == "r.ask~1"
     })
     .await;
     let early = daemon.post("/v1/runs/r/rerun", json!({"from": "ask"})).await;
@@ -199,10 +203,9 @@ async fn runs_are_started_watched_decided_cancelled_and_run_again() {
     // A long poll is answered when the run changes.
     let seen = daemon.get("/v1/runs/r").await.ok()["version"].as_u64().unwrap();
     let watching = format!("/v1/runs/r?after={seen}&wait_ms=60000");
-    let (changed, approved) = tokio::join!(
-        daemon.get(&watching),
-        daemon.post("/v1/approvals/r.ask.1/approve", json!({"by": "ann", "reason": "well"}))
-    );
+    let yes = json!({"by": "ann", "reason": "well", "snapshot": waiting["snapshot"]});
+    let (changed, approved) =
+        tokio::join!(daemon.get(&watching), daemon.post("/v1/approvals/r.ask~1/approve", yes));
     assert_eq!(approved.status, 200, "{approved:?}");
     assert!(changed.ok()["version"].as_u64().unwrap() > seen);
     daemon.wait_for_state("/v1/runs/r", "SUCCEEDED").await;
@@ -253,7 +256,9 @@ async fn plane_activity_is_counted() {
     daemon.post("/v1/jobs", json!({"id": "j", "work": "pull", "topic": "t"})).await.ok();
     daemon.wait_for_state("/v1/jobs/j", "DISPATCHED").await;
     let claimed = daemon.post("/v1/topics/t/claim", json!({"worker": "w"})).await.ok();
-    let done = json!({"attempt": claimed["claim"]["attempt"], "fence": claimed["claim"]["fence"], "done": 1});
+    let mut done = claimed["claim"].clone();
+    done.as_object_mut().unwrap().remove("job");
+    done["done"] = json!(1);
     daemon.post("/v1/jobs/j/result", done.clone()).await.ok();
     daemon.post("/v1/jobs/j/result", done).await.ok();
     let text = daemon.get("/metrics").await.text;

@@ -244,6 +244,7 @@ async fn one_daemon_per_state_directory() {
     let daemon = Daemon::start().await;
     let mut config = leasehold_server::Config::new("127.0.0.1:0".parse().unwrap());
     config.state_dir = Some(daemon.state());
+    config.unauthenticated = true;
     let store = Arc::clone(&daemon.store);
     let second = leasehold_server::Server::bind(config, store, |locks| locks, Vec::new()).await;
     assert!(second.unwrap_err().to_string().contains("another daemon"));

@@ -40,7 +40,7 @@ fn certificates(folder: &Path) {
     }
 }
 
-/// The daemon's files, with client certificates required.
+/// The daemon's files, with client certificates requested.
 fn files(folder: &Path) -> TlsFiles {
     TlsFiles {
         cert: folder.join("localhost.pem"),
@@ -49,33 +49,46 @@ fn files(folder: &Path) -> TlsFiles {
     }
 }
 
-/// The reply to a caller with this certificate.
-async fn acquire(daemon: &Daemon, who: &str, wait_ms: u64) -> Reply {
+/// The reply to a caller with this certificate, or none; an error if there is no TLS with the daemon.
+async fn send(daemon: &Daemon, who: Option<&str>, request: &str) -> std::io::Result<Reply> {
     let file = |name: String| daemon.folder.path().join(name);
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("ca.pem".into())).unwrap()).unwrap();
-    let chain = vec![CertificateDer::from_pem_file(file(format!("{who}.pem"))).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(file(format!("{who}.key"))).unwrap();
     let config = ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key)
-        .unwrap();
+        .with_root_certificates(roots);
+    let config = match who {
+        Some(who) => {
+            let chain = vec![CertificateDer::from_pem_file(file(format!("{who}.pem"))).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(file(format!("{who}.key"))).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+        None => config.with_no_client_auth(),
+    };
     let server = ServerName::try_from("localhost").unwrap();
     let stream = daemon.connect().await;
     let connector = TlsConnector::from(std::sync::Arc::new(config));
-    let mut stream = connector.connect(server, stream).await.unwrap();
+    let mut stream = connector.connect(server, stream).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut message = Vec::new();
+    stream.read_to_end(&mut message).await?;
+    Ok(Reply::parse(&message))
+}
+
+async fn get(daemon: &Daemon, who: Option<&str>, path: &str) -> Reply {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    send(daemon, who, &request).await.unwrap()
+}
+
+async fn acquire(daemon: &Daemon, who: &str, wait_ms: u64) -> Reply {
     let body = json!({"wait_ms": wait_ms}).to_string();
     let request = format!(
         "POST /v1/locks/job:1/acquire HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut message = Vec::new();
-    stream.read_to_end(&mut message).await.unwrap();
-    Reply::parse(&message)
+    send(daemon, Some(who), &request).await.unwrap()
 }
 
 /// Callers identified by certificate alone have separate shares: the waits of one leave slots to
@@ -85,6 +98,10 @@ async fn each_certificate_has_its_own_share_of_wait_slots() {
     let mut plan = DaemonPlan::new();
     certificates(plan.folder.path());
     plan.config.tls = Some(files(plan.folder.path()));
+    let tokens = plan.folder.path().join("tokens.toml");
+    let client = |name: &str| format!("[[client]]\nsan = \"{name}\"\ngrants = [\"hold:job\"]\n");
+    write(&tokens, &(client("worker-1.example") + &client("stranger.example")));
+    plan.config.tokens = Some(tokens);
     plan.config.max_connections = 16;
     let daemon = plan.start().await;
     let (flood, calm) = ("worker-1.example", "stranger.example");
@@ -135,4 +152,66 @@ async fn clients_are_identified_by_their_certificates() {
     let store = HttpStore::open(HttpOptions::parse(&url).unwrap()).unwrap();
     let unknown = store.inspect(&Name::new("job:1").unwrap(), Duration::from_secs(5)).await;
     assert_eq!(unknown.unwrap_err().kind, StoreErrorKind::Unreachable);
+}
+
+/// A certificate of the authority has the rights of its entry, and none without one.
+#[tokio::test]
+async fn finding_09_a_certificate_alone_has_no_rights() {
+    for with_tokens in [false, true] {
+        let mut plan = DaemonPlan::with_plane();
+        certificates(plan.folder.path());
+        plan.config.tls = Some(files(plan.folder.path()));
+        if with_tokens {
+            plan.identities(&[("ci", &["admin:*"])]);
+        }
+        let daemon = plan.start().await;
+        for path in ["/v1/me", "/v1/locks", "/metrics", "/v1/jobs"] {
+            let reply = get(&daemon, Some("stranger.example"), path).await;
+            assert_eq!((reply.status, reply.code().as_str()), (403, "forbidden"), "{reply:?}");
+            let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+            assert!(
+                detail.contains("[[client]]") && detail.contains("san = \"stranger.example\""),
+                "{detail}"
+            );
+            assert_eq!(get(&daemon, None, path).await.code(), "unauthorized");
+        }
+        // Probes have no certificate.
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(get(&daemon, None, path).await.status, 200);
+            assert_eq!(get(&daemon, Some("stranger.example"), path).await.status, 200);
+        }
+    }
+}
+
+/// A renewed certificate is served without a restart; files that do not belong together change nothing.
+#[tokio::test]
+async fn finding_12_a_renewed_certificate_is_taken_over() {
+    let mut plan = DaemonPlan::new();
+    let folder = plan.folder.path().to_owned();
+    certificates(&folder);
+    plan.config.tls = Some(files(&folder));
+    let daemon = plan.start().await;
+    let probe = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    assert_eq!(send(&daemon, None, probe).await.unwrap().status, 200);
+    let old_key = std::fs::read_to_string(folder.join("localhost.key")).unwrap();
+    let old_ca = std::fs::read_to_string(folder.join("ca.pem")).unwrap();
+    certificates(&folder);
+    let (new_key, new_ca) = (
+        std::fs::read_to_string(folder.join("localhost.key")).unwrap(),
+        std::fs::read_to_string(folder.join("ca.pem")).unwrap(),
+    );
+    // The new certificate with the old key: the old certificate is served on.
+    write(&folder.join("localhost.key"), &old_key);
+    write(&folder.join("ca.pem"), &old_ca);
+    let clock = leasehold::clock::BootClock::shared();
+    let checked = clock.now() + Duration::from_secs(3);
+    while clock.now() < checked {
+        assert_eq!(send(&daemon, None, probe).await.unwrap().status, 200);
+    }
+    write(&folder.join("localhost.key"), &new_key);
+    write(&folder.join("ca.pem"), &new_ca);
+    crate::fixture::eventually("the new certificate", async || {
+        send(&daemon, None, probe).await.is_ok_and(|reply| reply.status == 200)
+    })
+    .await;
 }

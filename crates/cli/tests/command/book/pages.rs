@@ -6,7 +6,7 @@ use leasehold_redis::testkit::RedisServer;
 
 use super::Page;
 use super::shell::Shell;
-use crate::fixture::{Fixture, RunningProcess, eventually};
+use crate::fixture::{Fixture, RunningProcess, eventually, owner_url};
 
 /// Pages with a test below.
 pub(super) const TESTED_PAGES: &[&str] = &[
@@ -27,7 +27,7 @@ pub(super) const TESTED_PAGES: &[&str] = &[
     "stores/sqlite.md",
 ];
 
-/// A running daemon and its address.
+/// A running daemon and its address, with its owner token: the page's shell has a `HOME` of its own.
 fn daemon() -> (Fixture, RunningProcess, String) {
     let fixture = Fixture::sqlite();
     let dev = fixture.start(&["dev", "--listen", "127.0.0.1:0"]);
@@ -38,7 +38,7 @@ fn daemon() -> (Fixture, RunningProcess, String) {
         url = found.unwrap_or_default().to_owned();
         message.ends_with('\n') && !url.is_empty()
     });
-    (fixture, dev, url)
+    (fixture, dev, owner_url(&url))
 }
 
 fn redis() -> (tokio::runtime::Runtime, RedisServer) {
@@ -55,7 +55,8 @@ fn program_log(shell: &Shell) -> String {
 #[test]
 fn cli_config() {
     // `man` may not be installed; the test checks the manual page without it.
-    let shell = Page::new("cli/config.md").replace("| man -l -", "| grep -q '^.TH'").run();
+    let page = Page::new("cli/config.md").with_files(&["leasehold.toml"]);
+    let shell = page.replace("| man -l -", "| grep -q '^.TH'").run();
     assert!(shell.fixture.path(".local/share/man/man1/leasehold-run.1").exists());
 }
 
@@ -97,7 +98,7 @@ fn daemon_page() {
         .unwrap();
     assert!(made.status.success(), "{made:?}");
     let shell = page.run();
-    assert_eq!(program_log(&shell), "./work job:42\n./work job:42\n");
+    assert_eq!(program_log(&shell), "./work job:42\n./work deploy:42\n");
 }
 
 #[test]

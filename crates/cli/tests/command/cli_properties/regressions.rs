@@ -29,7 +29,7 @@ fn refusal_of_bytes(words: Vec<OsString>) -> (String, u8) {
 #[test]
 fn a_word_cannot_move_the_cursor_or_make_lines_of_its_own() {
     let (message, _) = refusal_of(&["show", "x", "\u{1b}[2Jhi"]);
-    assert!(message.contains("'\\u{1b}[2Jhi'"), "{message}");
+    assert!(message.contains("'\\u001b[2Jhi'"), "{message}");
     // The argument must not be able to imitate clap's message.
     let (message, _) = refusal_of(&["show", "x", "a\n\nerror: all is well\n\nUsage: rm -rf /"]);
     assert!(message.starts_with("leasehold: unexpected argument 'a\\n\\nerror: all is well"), "{message}");

@@ -21,7 +21,9 @@ fn a_secret_is_the_first_line_of_a_private_file() {
         "{missing}"
     );
     std::fs::write(&path, "s3cret\nmore\n").unwrap();
-    for (mode, private) in [(0o600, true), (0o640, true), (0o644, false), (0o604, false)] {
+    for (mode, private) in
+        [(0o600, true), (0o400, true), (0o640, false), (0o620, false), (0o644, false), (0o604, false)]
+    {
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         assert_eq!(check_private("password_file", &path).is_ok(), private, "{mode:o}");
         match read_secret("password_file", &path) {

@@ -16,8 +16,8 @@ use redis::Value;
 use serde_json::{Value as Json, json};
 
 use super::{
-    Delivery, Disposition, Document, DocumentEvent, DocumentKind, DocumentQuery, Message, PlaneStore, Queue,
-    Revision, WriteRequest, WriteResponse,
+    Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentQuery, KeySpace,
+    Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse,
 };
 
 /// The upper bound for one script call. Callers apply their own timeout too.
@@ -60,17 +60,33 @@ fn bounded_millis(duration: Duration) -> i64 {
         .min(1 << 50)
 }
 
+fn key_json(kind: DocumentKind, key: &DocumentKey) -> Json {
+    let mut asked = json!({"space": key.space().name(kind), "text": key.text()});
+    if let Some(earlier) = key.earlier() {
+        asked["earlier"] = json!({
+            "space": KeySpace::Unscoped.name(kind),
+            "text": earlier.text,
+            "scope": earlier.scope,
+        });
+    }
+    asked
+}
+
 fn revision_json(entry: &Revision) -> Json {
-    json!({
+    let mut asked = json!({
         "kind": entry.kind.as_str(),
         "id": entry.id,
         "state": entry.state,
         "due": entry.due_in.map_or(-1, bounded_millis),
         "shelf": entry.index_key,
-        "key": entry.key.as_deref().unwrap_or_default(),
         "body": entry.body,
         "event": entry.event,
-    })
+    });
+    // Omitted rather than null: cjson decodes null as a userdata value, which is true in Lua.
+    if let Some(key) = &entry.key {
+        asked["key"] = key_json(entry.kind, key);
+    }
+    asked
 }
 
 fn message_json(message: &Message) -> Json {
@@ -88,9 +104,10 @@ fn query_json(query: &DocumentQuery) -> Json {
         "kind": query.kind.as_str(),
         "states": query.states,
         "due": query.due_only,
+        "offset": query.offset,
         "limit": query.limit,
     });
-    // Omitted rather than null: cjson decodes null as a userdata value, which is true in Lua.
+    // Omitted rather than null, as in `revision_json`.
     if let Some(shelf) = &query.index_key {
         asked["shelf"] = json!(shelf);
     }
@@ -132,8 +149,13 @@ impl PlaneStore for RedisPlane {
         response::parse_number(&self.call_script("count", query_json(asked)).await?)
     }
 
-    async fn find_id_by_key(&self, kind: DocumentKind, key: &str) -> Result<Option<String>, StoreError> {
-        match self.call_script("key", json!({"kind": kind.as_str(), "key": key})).await? {
+    async fn find_id_by_key(
+        &self,
+        kind: DocumentKind,
+        key: &DocumentKey,
+    ) -> Result<Option<String>, StoreError> {
+        let asked = json!({"kind": kind.as_str(), "key": key_json(kind, key)});
+        match self.call_script("key", asked).await? {
             Value::Nil => Ok(None),
             found => response::parse_text(&found).map(Some),
         }

@@ -14,6 +14,7 @@ local function state_key(kind, state) return prefix .. 'state:' .. kind .. ':' .
 local function shelf_key(kind, state, shelf) return prefix .. 'shelf:' .. kind .. ':' .. state .. ':' .. shelf end
 local function age_key(kind, state) return prefix .. 'age:' .. kind .. ':' .. state end
 local function queue_key(queue) return prefix .. 'queue:' .. queue end
+local function keys_key(space) return prefix .. 'keys:' .. space end
 local function mail_key(queue, id) return prefix .. 'mail:' .. queue .. ':' .. id end
 
 local function unlist(kind, id, state, shelf)
@@ -33,8 +34,8 @@ local function put(e, version, write)
   redis.call('ZADD', shelf_key(e.kind, e.state, e.shelf), whole(due), e.id)
   redis.call('ZADD', age_key(e.kind, e.state), whole(now), e.id)
   redis.call('RPUSH', events_key(e.kind, e.id), write .. '\n' .. whole(now) .. '\n' .. e.event)
-  if e.key ~= '' and redis.call('HSETNX', prefix .. 'keys:' .. e.kind, e.key, e.id) == 1 then
-    redis.call('HSET', key, 'key', e.key)
+  if e.key and redis.call('HSETNX', keys_key(e.key.space), e.key.text, e.id) == 1 then
+    redis.call('HSET', key, 'key', e.key.text, 'key_space', e.key.space)
   end
 end
 
@@ -51,6 +52,29 @@ local function show(kind, id)
   local f = redis.call('HMGET', doc_key(kind, id), 'version', 'state', 'due', 'created', 'updated', 'body')
   if not f[1] then return false end
   return {id, f[1], f[2], f[3], f[4], f[5], f[6], whole(now)}
+end
+
+-- The scope of a document, by the rule of `document_scope` in document_key.rs.
+local function scope_of(kind, id)
+  local body = redis.call('HGET', doc_key(kind, id), 'body')
+  if not body then return false end
+  local ok, doc = pcall(cjson.decode, body)
+  local tenant = nil
+  if ok and type(doc) == 'table' then
+    if kind == 'run' then tenant = doc.org
+    elseif type(doc.spec) == 'table' then tenant = doc.spec.tenant end
+  end
+  if type(tenant) == 'string' and tenant ~= '' and tenant ~= 'default' then return tenant end
+  return string.match(id, '^([^:]+):') or 'default'
+end
+
+-- The id of the document with an idempotency key. An entry of an earlier version counts within its scope only.
+local function keyed(kind, key)
+  local of = redis.call('HGET', keys_key(key.space), key.text)
+  if of or not key.earlier then return of end
+  of = redis.call('HGET', keys_key(key.earlier.space), key.earlier.text)
+  if of and scope_of(kind, of) == key.earlier.scope then return of end
+  return false
 end
 
 -- Compares fences as decimal text: as Lua numbers they would lose digits above 2^53.
@@ -77,7 +101,7 @@ function verbs.write()
   end
   if not found[1] then
     if expect > 0 then return {'missing'} end
-    local of = e.key ~= '' and redis.call('HGET', prefix .. 'keys:' .. e.kind, e.key)
+    local of = e.key and keyed(e.kind, e.key)
     if of then return {'key', of} end
   elseif expect == 0 then return {'exists'}
   elseif tonumber(found[1]) ~= expect then return {'version', found[1], found[2]}
@@ -105,12 +129,12 @@ function verbs.list()
   local found = {}
   for _, state in ipairs(a.states) do
     local key = a.shelf and shelf_key(a.kind, state, a.shelf) or state_key(a.kind, state)
-    local some = redis.call('ZRANGEBYSCORE', key, '-inf', until_, 'WITHSCORES', 'LIMIT', 0, a.limit)
+    local some = redis.call('ZRANGEBYSCORE', key, '-inf', until_, 'WITHSCORES', 'LIMIT', 0, a.offset + a.limit)
     for i = 1, #some, 2 do found[#found + 1] = {some[i], tonumber(some[i + 1])} end
   end
   table.sort(found, function(x, y) return x[2] < y[2] or (x[2] == y[2] and x[1] < y[1]) end)
   local docs = {}
-  for i = 1, math.min(#found, a.limit) do docs[i] = show(a.kind, found[i][1]) end
+  for i = a.offset + 1, math.min(#found, a.offset + a.limit) do docs[#docs + 1] = show(a.kind, found[i][1]) end
   return docs
 end
 
@@ -122,7 +146,7 @@ function verbs.count()
   return whole(sum)
 end
 
-function verbs.key() return redis.call('HGET', prefix .. 'keys:' .. a.kind, a.key) end
+function verbs.key() return keyed(a.kind, a.key) end
 
 function verbs.history() return redis.call('LRANGE', events_key(a.kind, a.id), 0, -1) end
 
@@ -160,9 +184,10 @@ function verbs.purge()
     local old = redis.call('ZRANGEBYSCORE', age_key(a.kind, state), '-inf', whole(now - a.keep), 'LIMIT', 0, a.limit - gone)
     for _, id in ipairs(old) do
       local key = doc_key(a.kind, id)
-      local f = redis.call('HMGET', key, 'shelf', 'key')
+      local f = redis.call('HMGET', key, 'shelf', 'key', 'key_space')
       unlist(a.kind, id, state, f[1])
-      if f[2] then redis.call('HDEL', prefix .. 'keys:' .. a.kind, f[2]) end
+      -- Documents of earlier versions have no space: their key is in that of the kind.
+      if f[2] then redis.call('HDEL', keys_key(f[3] or a.kind), f[2]) end
       -- The fence mark goes too: marks of deleted documents would accumulate for ever.
       redis.call('DEL', key, events_key(a.kind, id), prefix .. 'fence:' .. a.kind .. ':' .. id)
       gone = gone + 1

@@ -22,8 +22,8 @@ use log_sync::LogSync;
 
 use super::memory::unix_millis;
 use super::{
-    Delivery, Disposition, Document, DocumentEvent, DocumentKind, DocumentQuery, Message, PlaneStore, Queue,
-    WriteRequest, WriteResponse,
+    Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentQuery, Message,
+    PlaneStore, Queue, WriteRequest, WriteResponse,
 };
 
 /// How long a step waits for the write lock of other processes.
@@ -209,8 +209,12 @@ impl PlaneStore for SqlitePlane {
         .await
     }
 
-    async fn find_id_by_key(&self, kind: DocumentKind, key: &str) -> Result<Option<String>, StoreError> {
-        let key = key.to_owned();
+    async fn find_id_by_key(
+        &self,
+        kind: DocumentKind,
+        key: &DocumentKey,
+    ) -> Result<Option<String>, StoreError> {
+        let key = key.clone();
         self.run_step(StepDurability::ReadOnly, move |tx, _| {
             statements::find_id_by_key(tx, kind, &key).map_err(store_error)
         })

@@ -10,8 +10,9 @@ use rusqlite::{OptionalExtension, Result, Row, Transaction, params};
 use super::store_error;
 use crate::store::memory::add_to_millis;
 use crate::store::{
-    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKind, DocumentQuery, Message,
-    Queue, Revision, WriteRequest, WriteResponse, check_write,
+    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind,
+    DocumentQuery, KeySpace, Message, Queue, Revision, WriteRequest, WriteResponse, check_write,
+    document_scope,
 };
 
 const DOCUMENT_COLUMNS: &str = "id, version, state, due, created, updated, body";
@@ -135,7 +136,7 @@ fn upsert_document(
     .execute(params![kind, entry.id, signed(version), signed(now), write, entry.event])?;
     if let Some(key) = &entry.key {
         tx.prepare_cached("INSERT INTO keys (kind, key, id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
-            .execute([kind, key, &entry.id])?;
+            .execute([key.space().name(entry.kind).as_str(), key.text(), &entry.id])?;
     }
     Ok(())
 }
@@ -155,7 +156,7 @@ fn condition(query: &DocumentQuery) -> String {
 pub(super) fn list(tx: &Transaction<'_>, query: &DocumentQuery, now: u64) -> Result<Vec<Document>> {
     let due = if query.due_only { "due <= ?3" } else { "?3 >= 0" };
     let sql = format!(
-        "SELECT {DOCUMENT_COLUMNS} FROM docs WHERE {} AND {due} ORDER BY due IS NULL, due, id LIMIT ?4",
+        "SELECT {DOCUMENT_COLUMNS} FROM docs WHERE {} AND {due} ORDER BY due IS NULL, due, id LIMIT ?4 OFFSET ?5",
         condition(query)
     );
     tx.prepare_cached(&sql)?
@@ -164,7 +165,8 @@ pub(super) fn list(tx: &Transaction<'_>, query: &DocumentQuery, now: u64) -> Res
                 query.kind.as_str(),
                 query.index_key.as_deref().unwrap_or_default(),
                 signed(now),
-                signed(query.limit as u64)
+                signed(query.limit as u64),
+                signed(query.offset as u64)
             ],
             |row| document_from_row(row, now),
         )?
@@ -179,10 +181,25 @@ pub(super) fn count(tx: &Transaction<'_>, query: &DocumentQuery) -> Result<u64> 
         })
 }
 
-pub(super) fn find_id_by_key(tx: &Transaction<'_>, kind: DocumentKind, key: &str) -> Result<Option<String>> {
-    tx.prepare_cached("SELECT id FROM keys WHERE kind = ?1 AND key = ?2")?
-        .query_row([kind.as_str(), key], |row| row.get(0))
-        .optional()
+pub(super) fn find_id_by_key(
+    tx: &Transaction<'_>,
+    kind: DocumentKind,
+    key: &DocumentKey,
+) -> Result<Option<String>> {
+    let entry = |space: KeySpace, text: &str| -> Result<Option<String>> {
+        tx.prepare_cached("SELECT id FROM keys WHERE kind = ?1 AND key = ?2")?
+            .query_row([space.name(kind).as_str(), text], |row| row.get(0))
+            .optional()
+    };
+    if let Some(id) = entry(key.space(), key.text())? {
+        return Ok(Some(id));
+    }
+    let Some(earlier) = key.earlier() else { return Ok(None) };
+    let Some(id) = entry(KeySpace::Unscoped, &earlier.text)? else { return Ok(None) };
+    let document = read(tx, kind, &id, 0)?;
+    Ok(document
+        .filter(|document| document_scope(kind, &id, &document.body) == earlier.scope)
+        .map(|document| document.id))
 }
 
 pub(super) fn history(tx: &Transaction<'_>, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>> {
@@ -283,7 +300,12 @@ pub(super) fn purge(
     };
     let old = old().map_err(store_error)?;
     for id in &old {
-        for table in ["docs", "events", "keys"] {
+        for space in KeySpace::ALL {
+            tx.prepare_cached("DELETE FROM keys WHERE kind = ?1 AND id = ?2")
+                .and_then(|mut delete| delete.execute([&space.name(kind), id]))
+                .map_err(store_error)?;
+        }
+        for table in ["docs", "events"] {
             tx.prepare_cached(&format!("DELETE FROM {table} WHERE kind = ?1 AND id = ?2"))
                 .and_then(|mut delete| delete.execute([kind.as_str(), id]))
                 .map_err(store_error)?;

@@ -17,7 +17,7 @@ use leasehold_wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
 use super::{parse_duration, parse_store_timeout, parse_token, parse_ttl};
 use crate::api::document::{Caller, JsonBody, LockName};
 use crate::api::problem::Refusal;
-use crate::auth::Principal;
+use crate::auth::{Principal, revoked_refusal};
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
 use crate::state::undo::UndoGuard;
@@ -55,16 +55,21 @@ pub(crate) async fn acquire(
     if acquire.made_token {
         acquire.check_promise(&app).await?;
     }
+    app.check_acquire_quotas(&who, &acquire.request, acquire.wait.is_some())?;
     let started = app.clock.now();
     // Only a request that waits needs a slot; a single call is answered at once.
     let _place = acquire.wait.map(|_| app.take_wait_slot(&who)).transpose()?;
     let answer = match acquire.wait {
-        Some(wait) => acquire_waiting(&app, &acquire, wait).await,
-        None => acquire_once(&app, &acquire).await,
+        Some(wait) => acquire_waiting(&app, &who, &acquire, wait).await,
+        None => acquire_once(&app, &who, &acquire).await,
     };
     let now = app.clock.now();
     let (took, waited) = (now.since(started), acquire.wait.is_some());
-    app.client_leases.acquired(&acquire.request, &answer, took, waited, now);
+    app.client_leases.acquired(who.id(), &acquire.request, &answer, took, waited, now);
+    // Definitely not done, and not the store's fault: the caller has no right to an answer any more.
+    if answer.as_ref().is_err_and(|error| !error.unknown) && app.still_admitted(&who).is_none() {
+        return Err(revoked_refusal());
+    }
     match answer? {
         AcquireResponse::Granted(grant) => {
             app.audit.record(AuditEntry::new("acquire", &who).name(&name).fence(grant.fence));
@@ -137,6 +142,7 @@ impl CheckedAcquire {
             .with_lock_delay(lock_delay.unwrap_or(class.release.lock_delay))
             .with_floor(check_floor(app, want.floor)?.max(app.locks.fence_floors().get(name)))
             .with_queue(parse_duration("queue_ms", want.queue_ms, 1, 600_000)?);
+        request.check_visible()?;
         Ok(Self {
             class: Arc::new(request_class(&class, &request)),
             request,
@@ -233,10 +239,14 @@ fn highest_floor(now: u64, seen: u64) -> u64 {
 }
 
 /// Acquires with a single store call.
-async fn acquire_once(app: &Arc<App>, acquire: &CheckedAcquire) -> Result<AcquireResponse, StoreError> {
+async fn acquire_once(
+    app: &Arc<App>,
+    who: &Principal,
+    acquire: &CheckedAcquire,
+) -> Result<AcquireResponse, StoreError> {
     let mut undo_guard =
         UndoGuard::new(app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait);
-    let answer = send_once(app, acquire.request.clone(), acquire.store_timeout).await;
+    let answer = send_once(app, who, acquire.request.clone(), acquire.store_timeout).await;
     // A definite answer reaches the caller with this response. After an unknown one the guard stays
     // armed.
     if !matches!(&answer, Err(failure) if failure.unknown) {
@@ -249,12 +259,13 @@ async fn acquire_once(app: &Arc<App>, acquire: &CheckedAcquire) -> Result<Acquir
 /// no hint is lost.
 async fn send_once(
     app: &App,
+    who: &Principal,
     mut request: AcquireRequest,
     within: Duration,
 ) -> Result<AcquireResponse, StoreError> {
     if let Some(keep) = request.queue {
         let now = app.clock.now();
-        app.waiters.listen(&**app.store(), request.names.first(), &request.token, keep, now);
+        app.waiters.listen(who.id(), &**app.store(), request.names.first(), &request.token, keep, now);
     }
     let answer = app.with_timeout(within, app.store().acquire(&request, within)).await;
     if let Ok(response) = &answer {
@@ -271,13 +282,14 @@ async fn send_once(
 /// Acquires with waiting, by core's [`AcquireDriver`].
 async fn acquire_waiting(
     app: &Arc<App>,
+    who: &Principal,
     acquire: &CheckedAcquire,
     wait: Duration,
 ) -> Result<AcquireResponse, StoreError> {
     let mut undo_guard =
         UndoGuard::new(app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait);
     let (class, request) = (Arc::clone(&acquire.class), acquire.request.clone());
-    let hooks = WaitHooks { app, class: &acquire.class.name, voided: false };
+    let hooks = WaitHooks { app, who, class: &acquire.class.name, voided: false };
     let mut driver = AcquireDriver::new(app.driver_io(), class, wait, request, hooks);
     let ended = driver.run().await;
     app.waiters.forget(&acquire.request.token);
@@ -287,7 +299,7 @@ async fn acquire_waiting(
     }
     let maybe_granted = driver.machine().maybe_granted() && !acquire.unrepeatable;
     let Ok(outcome) = ended else {
-        return Err(stopping_error(maybe_granted));
+        return Err(interrupted_error(app.stopping.is_cancelled(), maybe_granted));
     };
     match outcome {
         AcquireOutcome::Held { grant, .. } => {
@@ -321,6 +333,7 @@ async fn acquire_waiting(
 /// those of its lock client. It has no breaker: ADR 20 says why.
 struct WaitHooks<'a> {
     app: &'a App,
+    who: &'a Principal,
     class: &'a str,
     /// The store has voided the token, which is an answer for the caller and not an error.
     voided: bool,
@@ -344,7 +357,7 @@ impl AcquireHooks for WaitHooks<'_> {
         // The table has it too, unless another request of the token has ended and removed it.
         drop(current);
         let (keep, now) = (request.queue.unwrap_or_default(), self.app.clock.now());
-        self.app.waiters.listen(store, request.names.first(), &request.token, keep, now)
+        self.app.waiters.listen(self.who.id(), store, request.names.first(), &request.token, keep, now)
     }
 
     fn on_response(&mut self, response: &AcquireResponse, request: &mut AcquireRequest, _now: Moment) {
@@ -357,19 +370,25 @@ impl AcquireHooks for WaitHooks<'_> {
     }
 
     async fn stopped(&self) {
-        self.app.stopping.cancelled().await;
+        self.app.interrupted(self.who).await;
     }
 }
 
-/// The error of a wait that ends because the daemon stops.
-fn stopping_error(unknown: bool) -> StoreError {
+/// The error of a wait that ends because the daemon stops, or because the caller has lost the right.
+fn interrupted_error(stopping: bool, unknown: bool) -> StoreError {
+    let (kind, why) = if stopping {
+        (StoreErrorKind::Overloaded, "the daemon is stopping")
+    } else {
+        (StoreErrorKind::Denied, "the caller has lost its right to wait")
+    };
     if unknown {
-        let message = "the daemon is stopping, and the store did not answer an earlier request of this wait, which may still be \
-                    granted: retry with the same id or token once it is back";
-        return StoreError::unknown(StoreErrorKind::Overloaded, message);
+        let message = format!(
+            "{why}, and the store did not answer an earlier request of this wait, which may still be granted: retry with the \
+             same id or token"
+        );
+        return StoreError::unknown(kind, message);
     }
-    let message = "the daemon is stopping; retry once it is back";
-    StoreError::not_done(StoreErrorKind::Overloaded, message)
+    StoreError::not_done(kind, format!("{why}; retry once that is over"))
 }
 
 #[cfg(test)]

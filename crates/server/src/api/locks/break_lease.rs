@@ -13,6 +13,7 @@ use super::{DEFAULT_STORE_TIMEOUT, parse_duration};
 use crate::api::document::{Caller, JsonBody, LockName};
 use crate::api::policies::require_audited;
 use crate::api::problem::Refusal;
+use crate::auth::revoked_refusal;
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
 
@@ -88,7 +89,7 @@ pub(crate) async fn break_lock(
             HolderState::Released => return broken("released"),
             HolderState::Silent => {}
             HolderState::Alive => {
-                let act = AuditEntry::new("break-refused", &who).name(&name).fence(fence);
+                let act = AuditEntry::refusal("break-refused", &who).name(&name).fence(fence);
                 app.audit.record(act.detail(reason));
                 return Err(Refusal::new(
                     ErrorCode::HolderAlive,
@@ -99,6 +100,10 @@ pub(crate) async fn break_lock(
                     problem.fence = Some(fence);
                 }));
             }
+        }
+        // The wait was long enough for the right to have been taken away.
+        if app.still_admitted(&who).is_none() {
+            return Err(revoked_refusal());
         }
     }
     // `alive: false` says that the caller has watched the holder itself, so the break does not

@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 use super::DEFAULT_STORE_TIMEOUT;
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
 use crate::api::problem::Refusal;
-use crate::auth::{Principal, Role, Scope};
+use crate::auth::{Principal, Right, Scope};
 use crate::state::app::App;
 
 /// The list length if the caller names none.
@@ -85,7 +85,7 @@ pub(crate) async fn list(
                 .with_timeout(DEFAULT_STORE_TIMEOUT, app.store().list(&begin, fetch, DEFAULT_STORE_TIMEOUT))
                 .await?;
             let own = found.leases.iter().filter(|lease| {
-                who.covers(Role::Read, &lease.name) && lease.name.as_str().starts_with(&prefix)
+                who.covers(Right::Read, &lease.name) && lease.name.as_str().starts_with(&prefix)
             });
             let seen: Vec<_> = own.map(LockView::from).collect();
             if !found.truncated || seen.len() >= limit || fetch >= MAX_SCANNED_LEASES {
@@ -119,16 +119,16 @@ pub(crate) fn check_prefix(prefix: Option<String>) -> Result<String, Refusal> {
 }
 
 fn reads_everything(who: &Principal) -> bool {
-    who.scopes(Role::Read).any(Scope::is_everything)
+    who.scopes(Right::Read).any(Scope::is_everything)
 }
 
-/// The prefixes to list in the store, so that foreign names are not even fetched where possible.
-fn scope_prefixes(who: &Principal, prefix: &str) -> Vec<String> {
+/// The prefixes to list, so that foreign names are not even fetched where possible.
+pub(crate) fn scope_prefixes(who: &Principal, prefix: &str) -> Vec<String> {
     if reads_everything(who) {
         return vec![prefix.to_owned()];
     }
     let mut all: Vec<_> = who
-        .scopes(Role::Read)
+        .scopes(Right::Read)
         .filter_map(|scope| {
             let mine = scope.prefix();
             if mine.starts_with(prefix) {

@@ -35,6 +35,7 @@ pub(crate) async fn release(
     let token = parse_token(&want.token)?;
     let within = parse_store_timeout(want.within_ms)?;
     let tombstone = parse_duration("tombstone_ms", want.tombstone_ms, 0, 3_600_000)?;
+    let known = app.client_leases.knows(&token) || app.waiters.knows(&token);
     // Also if the release fails: this caller no longer waits.
     app.waiters.forget(&token);
     if want.place_only {
@@ -48,8 +49,12 @@ pub(crate) async fn release(
     }
     // A caller that sets a tombstone undoes an acquire that may never have been granted.
     let undo = tombstone.is_some_and(|keep| !keep.is_zero());
-    let request = ReleaseRequest::by_owner(&name, token.clone())
-        .with_tombstone(Some(tombstone.unwrap_or(TOMBSTONE_TTL)).filter(|keep| !keep.is_zero()));
+    let tombstone = Some(tombstone.unwrap_or(TOMBSTONE_TTL)).filter(|keep| !keep.is_zero());
+    if let Some(keep) = tombstone.filter(|_| !known) {
+        let quota = app.quota(&who, |quotas| quotas.tombstones);
+        app.tombstones.add(who.id(), keep, quota, app.clock.now())?;
+    }
+    let request = ReleaseRequest::by_owner(&name, token.clone()).with_tombstone(tombstone);
     let given = app.with_timeout(within, app.store().release(&request, within)).await?;
     app.client_leases.released(&name, &token, given, undo, app.clock.now());
     match given {

@@ -8,7 +8,7 @@ use leasehold::{Name, Ttl};
 use leasehold_wire::{Problem, Renew, RenewBatch, RenewItem, Renewals, RenewedView, millis};
 
 use super::{parse_duration, parse_store_timeout, parse_token, parse_ttl};
-use crate::api::document::{JsonBody, LockName};
+use crate::api::document::{Caller, JsonBody, LockName};
 use crate::api::problem::Refusal;
 use crate::state::app::App;
 
@@ -35,6 +35,7 @@ pub(crate) const MAX_BATCH_BODY_BYTES: usize = MAX_BATCH_ITEMS * MAX_ITEM_BYTES;
 )]
 pub(crate) async fn renew(
     State(app): State<Arc<App>>,
+    Caller(who): Caller,
     LockName(name): LockName,
     JsonBody(want): JsonBody<Renew>,
 ) -> Result<JsonBody<RenewedView>, Refusal> {
@@ -54,7 +55,7 @@ pub(crate) async fn renew(
     let renewal = RenewRequest::new(&name, token, want.fence, ttl)
         .with_lock_delay(lock_delay.or(delay).unwrap_or_default());
     let within = parse_store_timeout(want.within_ms)?;
-    let mut results = app.renew(&[renewal], within).await;
+    let mut results = app.renew(&who, &[renewal], within).await;
     match results.pop() {
         Some(Ok((RenewResponse::NotOwned, _))) => Err(Refusal::not_owned(name.as_str())),
         Some(result) => Ok(JsonBody(renewed_view(result?))),
@@ -82,6 +83,7 @@ fn check_namespace(namespace: &str) -> Result<(), Refusal> {
 )]
 pub(crate) async fn renew_many(
     State(app): State<Arc<App>>,
+    Caller(who): Caller,
     Path(namespace): Path<String>,
     JsonBody(want): JsonBody<RenewBatch>,
 ) -> Result<JsonBody<Renewals>, Refusal> {
@@ -92,7 +94,7 @@ pub(crate) async fn renew_many(
     let batch =
         want.items.iter().map(|item| request_from_item(item, &namespace)).collect::<Result<Vec<_>, _>>()?;
     let within = parse_store_timeout(want.within_ms)?;
-    let results = app.renew(&batch, within).await;
+    let results = app.renew(&who, &batch, within).await;
     let results = results.into_iter().map(|result| match result {
         Ok(renewed) => renewed_view(renewed),
         Err(failure) => RenewedView::Failed {

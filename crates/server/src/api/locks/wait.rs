@@ -34,11 +34,12 @@ pub(crate) async fn wait(
     let wait = parse_duration("wait_ms", Some(wait.wait_ms), 0, 60_000)?.unwrap_or_default();
     let wait = wait.min(app.config.max_wait);
     let _place = app.take_wait_slot(&who)?;
+    app.waiters.check_quota(who.id(), &token, app.quota(&who, |quotas| quotas.waiters))?;
     let now = app.clock.now();
-    let notifier = app.waiters.listen(&**app.store(), &name, &token, wait, now);
+    let notifier = app.waiters.listen(who.id(), &**app.store(), &name, &token, wait, now);
     tokio::select! {
         biased;
-        () = app.stopping.cancelled() => Err(Refusal::stopping()),
+        refusal = app.interrupted(&who) => Err(refusal),
         woken = run_until(&*app.clock, now + wait, notifier.notified()) => Ok(JsonBody(Waited { woken: woken.is_some() })),
     }
 }

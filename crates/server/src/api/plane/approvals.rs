@@ -3,6 +3,7 @@
 use axum::extract::{Path, State};
 use leasehold::Name;
 use leasehold_plane::approval::DecisionRequest;
+use leasehold_plane::job::check_payload;
 use leasehold_plane::view::{ApprovalList, JobView, SCHEMA_VERSION};
 use leasehold_plane::{Job, Plane, PlaneError};
 use leasehold_wire::Problem;
@@ -13,6 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::AppState;
 use super::jobs::check_text;
 use super::long_poll::parse_limit;
+use super::rights::{list_readable, reads_job};
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
 use crate::api::error_responses::JobWriteErrors;
 use crate::api::policies::require_audited;
@@ -44,7 +46,7 @@ pub(crate) struct DecisionBody {
     #[schema(min_length = 1, max_length = 512)]
     reason: String,
     /// The snapshot that the person has seen. A job that was repaired since has another one.
-    snapshot: Option<String>,
+    snapshot: String,
 }
 
 /// A new payload, the person who changed it, and the reason.
@@ -61,20 +63,20 @@ pub(crate) struct RepairBody {
     #[schema(min_length = 1, max_length = 512)]
     reason: String,
     /// The snapshot that the person has seen.
-    snapshot: Option<String>,
+    snapshot: String,
 }
 
-/// Records the decision in the audit log, then makes it. If the caller decides on behalf of another
-/// person, both are named.
+/// Checks the decision, records it in the audit log, then makes it. If the caller decides on behalf of
+/// another person, both are named.
 async fn decide(
     app: &App,
     who: &Principal,
     action: &'static str,
-    name: &Name,
+    (id, name): (&str, &Name),
     body: DecisionBody,
     decide: impl AsyncFnOnce(&Plane, &DecisionRequest) -> Result<Job, PlaneError>,
 ) -> Result<JsonBody<JobView>, Refusal> {
-    let plane = &app.served()?.plane;
+    let plane = &app.served()?.plane.acting_for(who.id());
     let by = match body.by {
         // An identified caller may name another person, but its own id stays visible.
         Some(by) if app.is_unauthenticated() || by == who.id() => by,
@@ -90,6 +92,8 @@ async fn decide(
         reason: check_text("reason", body.reason)?,
         snapshot: body.snapshot,
     };
+    // First, so that refused decisions leave no audit line. It is checked again under the job's lock.
+    plane.check_decision(id, &decision).await?;
     let detail = format!("{}: {}", decision.by, decision.reason);
     let act = AuditEntry::new(action, who).name(name).detail(&detail);
     require_audited(app.audit.record_before(act).await)?;
@@ -98,28 +102,31 @@ async fn decide(
 
 /// List what waits for a person
 ///
-/// Needs `read` on `job`.
+/// Lists the jobs that the caller may read.
 #[utoipa::path(
     get, path = "/v1/approvals", tag = "approvals", operation_id = "listApprovals", params(ApprovalQuery),
     responses((status = 200, description = "The jobs", body = ApprovalList)),
 )]
 pub(crate) async fn list(
     State(app): AppState,
+    Caller(who): Caller,
     QueryParams(which): QueryParams<ApprovalQuery>,
 ) -> Result<JsonBody<ApprovalList>, Refusal> {
-    let jobs = app.served()?.plane.approvals(parse_limit(which.limit)?).await?;
+    let (plane, limit) = (&app.served()?.plane, parse_limit(which.limit)?);
+    let jobs = list_readable(limit, |job| reads_job(&who, job), |fetched| plane.approvals(fetched)).await?;
     let approvals = jobs.into_iter().map(JobView::from).collect();
     Ok(JsonBody(ApprovalList { schema_version: SCHEMA_VERSION, approvals }))
 }
 
 /// Approve a job
 ///
-/// Needs `hold` on `job:<id>`.
+/// Needs `approve` on `job:<id>`.
 #[utoipa::path(
     post, path = "/v1/approvals/{id}/approve", tag = "approvals", operation_id = "approve", request_body = DecisionBody,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
         (status = 200, description = "Approved", body = JobView),
+        (status = 403, description = "No right, or `self_approval`: the caller submitted the job", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`already_approved`, `already_rejected` (with `by`), `stale_snapshot`, `terminal`, `not_actionable`; `approval_retryable_lock` with Retry-After", body = Problem, content_type = "application/problem+json"),
         JobWriteErrors,
     ),
@@ -132,17 +139,18 @@ pub(crate) async fn approve(
     JsonBody(body): JsonBody<DecisionBody>,
 ) -> Result<JsonBody<JobView>, Refusal> {
     let approve = async |plane: &Plane, decision: &DecisionRequest| plane.approve(&id, decision).await;
-    decide(&app, &who, "approval.approve", &name, body, approve).await
+    decide(&app, &who, "approval.approve", (&id, &name), body, approve).await
 }
 
 /// Reject a job
 ///
-/// Needs `hold` on `job:<id>`.
+/// Needs `approve` on `job:<id>`.
 #[utoipa::path(
     post, path = "/v1/approvals/{id}/reject", tag = "approvals", operation_id = "reject", request_body = DecisionBody,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
         (status = 200, description = "Rejected", body = JobView),
+        (status = 403, description = "As for approving", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "As for approving", body = Problem, content_type = "application/problem+json"),
         JobWriteErrors,
     ),
@@ -155,17 +163,18 @@ pub(crate) async fn reject(
     JsonBody(body): JsonBody<DecisionBody>,
 ) -> Result<JsonBody<JobView>, Refusal> {
     let reject = async |plane: &Plane, decision: &DecisionRequest| plane.reject(&id, decision).await;
-    decide(&app, &who, "approval.reject", &name, body, reject).await
+    decide(&app, &who, "approval.reject", (&id, &name), body, reject).await
 }
 
 /// Change what a job would do, before it is approved
 ///
-/// The approver must have seen the new version. Needs `hold` on `job:<id>`.
+/// The approver must have seen the new version. Needs `approve` on `job:<id>`.
 #[utoipa::path(
     post, path = "/v1/approvals/{id}/repair", tag = "approvals", operation_id = "repair", request_body = RepairBody,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
         (status = 200, description = "Repaired", body = JobView),
+        (status = 403, description = "As for approving", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "As for approving", body = Problem, content_type = "application/problem+json"),
         JobWriteErrors,
     ),
@@ -177,6 +186,7 @@ pub(crate) async fn repair(
     Path(id): Path<String>,
     JsonBody(RepairBody { payload, by, reason, snapshot }): JsonBody<RepairBody>,
 ) -> Result<JsonBody<JobView>, Refusal> {
+    check_payload(&payload)?;
     let repair = async |plane: &Plane, decision: &DecisionRequest| plane.repair(&id, payload, decision).await;
-    decide(&app, &who, "approval.repair", &name, DecisionBody { by, reason, snapshot }, repair).await
+    decide(&app, &who, "approval.repair", (&id, &name), DecisionBody { by, reason, snapshot }, repair).await
 }

@@ -2,21 +2,23 @@
 
 use axum::extract::{Path, State};
 use http::StatusCode;
-use leasehold::{InvalidInput, Name};
+use leasehold::InvalidInput;
 use leasehold_plane::store::DocumentEvent;
 use leasehold_plane::view::{EventList, EventView, JobList, JobView, ReasonRequest, SCHEMA_VERSION};
-use leasehold_plane::{JobSpec, SubmitResponse, Work};
+use leasehold_plane::{JobSpec, PlaneError, SubmitResponse, Work};
 use leasehold_wire::{ErrorCode, Problem};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::AppState;
 use super::long_poll::{LongPollQuery, parse_limit};
-use super::{AppState, require_hold};
+use super::refusal::refuse_foreign;
+use super::rights::{list_readable, new_job, reads_job, require_found_job, require_job_rights};
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
 use crate::api::error_responses::NoSuchJob;
 use crate::api::policies::require_audited;
 use crate::api::problem::Refusal;
-use crate::auth::Principal;
+use crate::auth::{Principal, Right, Target, revoked_refusal};
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
 
@@ -59,32 +61,36 @@ pub(crate) fn check_text(field: &str, text: String) -> Result<String, Refusal> {
 
 /// List jobs
 ///
-/// Needs `read` on `job`.
+/// Lists the jobs that the caller may read: `read` on `job:<id>`, or `read` or `work` on
+/// `topic:<topic>`.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs", params(JobQuery),
     responses((status = 200, description = "Those most urgently due first", body = JobList)),
 )]
 pub(crate) async fn list(
     State(app): AppState,
+    Caller(who): Caller,
     QueryParams(which): QueryParams<JobQuery>,
 ) -> Result<JsonBody<JobList>, Refusal> {
     let (states, limit) = (parse_states(which.state, str::parse)?, parse_limit(which.limit)?);
-    let jobs = app.served()?.plane.jobs(&states, which.topic.as_deref(), limit).await?;
+    let plane = &app.served()?.plane;
+    let fetch = |fetched| plane.jobs(&states, which.topic.as_deref(), fetched);
+    let jobs = list_readable(limit, |job| reads_job(&who, job), fetch).await?;
     let jobs = jobs.into_iter().map(JobView::from).collect();
     Ok(JsonBody(JobList { schema_version: SCHEMA_VERSION, jobs }))
 }
 
 /// Submit a job
 ///
-/// With an `id` or a `key` the request is idempotent. Needs `hold` on `job:<id>` (on all of `job`
-/// if there is no `id`), and on every resource that the job names. A job that runs a command is
-/// submitted at `/v1/jobs/commands`.
+/// With an `id` or a `key` the request is idempotent. Needs `submit` on `job:<id>` (without an `id` on
+/// `job:<tenant>`, or on all of `job` for the default tenant) and on `topic:<topic>`, and `hold` on every
+/// resource that the job names. A job that runs a command is submitted at `/v1/jobs/commands`.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs", operation_id = "submitJob", request_body = JobSpec,
     responses(
         (status = 200, description = "It had been submitted before", body = JobView),
         (status = 201, description = "Submitted", body = JobView),
-        (status = 403, description = "No right, or `commands_need_admin`", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "No right, or `command_right_required`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`different_job`: the id or key belongs to other work", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -93,19 +99,20 @@ pub(crate) async fn submit(
     Caller(who): Caller,
     JsonBody(spec): JsonBody<JobSpec>,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
-    // The gate has required only `hold` for this route, and running commands needs `admin`.
+    // The route for commands writes an audit line first.
     if matches!(spec.work, Work::Exec(_)) {
         return Err(Refusal::new(
-            ErrorCode::CommandsNeedAdmin,
-            "a job that runs a command is submitted at /v1/jobs/commands, by an admin",
+            ErrorCode::CommandRightRequired,
+            "a job that runs a command is submitted at /v1/jobs/commands, with the right `command`",
         ));
     }
+    require_job_rights(&who, &new_job(&spec)?, &spec)?;
     submit_checked(&app, &who, spec).await
 }
 
 /// Submit a job that runs a command
 ///
-/// Like `/v1/jobs`, but needs `admin`.
+/// Like `/v1/jobs`, and needs `command` on `job:<id>` too.
 #[utoipa::path(
     post, path = "/v1/jobs/commands", tag = "jobs", operation_id = "submitCommand", request_body = JobSpec,
     responses(
@@ -119,6 +126,7 @@ pub(crate) async fn submit_command(
     Caller(who): Caller,
     JsonBody(spec): JsonBody<JobSpec>,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
+    require_job_rights(&who, &new_job(&spec)?, &spec)?;
     if let Work::Exec(argv) = &spec.work {
         let command = argv.first().map_or("", String::as_str);
         require_audited(app.audit.record_before(AuditEntry::new("job.command", &who).detail(command)).await)?;
@@ -131,13 +139,17 @@ async fn submit_checked(
     who: &Principal,
     spec: JobSpec,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
-    let resources = spec
-        .resources
-        .iter()
-        .map(|resource| spec.resource_lock_name(resource))
-        .collect::<Result<Vec<Name>, _>>()?;
-    require_hold(who, &resources)?;
-    Ok(submit_response(app.served()?.plane.submit(spec).await?))
+    let submitted = app.served()?.plane.acting_for(who.id()).submit(spec).await;
+    Ok(submit_response(own_or_conflict(who, submitted)?))
+}
+
+/// The response to a submit, unless the id or key has found a job that the caller may not read.
+fn own_or_conflict(
+    who: &Principal,
+    submitted: Result<SubmitResponse, PlaneError>,
+) -> Result<SubmitResponse, Refusal> {
+    let reads = |found: &SubmitResponse| !found.repeated || reads_job(who, &found.job);
+    refuse_foreign(who, "job", submitted, reads)
 }
 
 fn submit_response(submitted: SubmitResponse) -> (StatusCode, JsonBody<JobView>) {
@@ -147,7 +159,8 @@ fn submit_response(submitted: SubmitResponse) -> (StatusCode, JsonBody<JobView>)
 
 /// Show a job
 ///
-/// With `after` and `wait_ms`, answers when the job has changed. Needs `read` on `job:<id>`.
+/// With `after` and `wait_ms`, answers when the job has changed. Needs `read` on `job:<id>`, or `read` or
+/// `work` on `topic:<topic>`.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "showJob",
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500), LongPollQuery),
@@ -162,14 +175,18 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     QueryParams(look): QueryParams<LongPollQuery>,
 ) -> Result<JsonBody<JobView>, Refusal> {
-    let plane = &app.served()?.plane;
-    let job = look.read_when_newer(&app, &who, |job: &leasehold_plane::Job| job.version, || plane.job(&id));
-    Ok(JsonBody(job.await?.into()))
+    require_found_job(&app, &who, Right::Read, &id, reads_job).await?;
+    let job = look.job_when_newer(&app, &who, &id).await?;
+    // Again: a grant on its topic may have been taken away while the request waited.
+    match app.still_admitted(&who) {
+        Some(who) if reads_job(&who, &job) => Ok(JsonBody(job.into())),
+        _ => Err(revoked_refusal()),
+    }
 }
 
 /// Read the history of a job
 ///
-/// Each event with its actor and fence. Needs `read` on `job:<id>`.
+/// Each event with its actor and fence. Needs the same as showing the job.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/history", tag = "jobs", operation_id = "readJobHistory",
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
@@ -180,8 +197,10 @@ pub(crate) async fn show(
 )]
 pub(crate) async fn history(
     State(app): AppState,
+    Caller(who): Caller,
     Path(id): Path<String>,
 ) -> Result<JsonBody<EventList>, Refusal> {
+    require_found_job(&app, &who, Right::Read, &id, reads_job).await?;
     let plane = &app.served()?.plane;
     // An unknown job is 404, not an empty history.
     plane.job(&id).await?;
@@ -191,7 +210,7 @@ pub(crate) async fn history(
 
 /// Cancel a job
 ///
-/// If a replica works on the job, that replica is asked to stop it. Idempotent. Needs `hold` on
+/// If a replica works on the job, that replica is asked to stop it. Idempotent. Needs `submit` on
 /// `job:<id>`.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/cancel", tag = "jobs", operation_id = "cancelJob", request_body = ReasonRequest,
@@ -211,7 +230,7 @@ pub(crate) async fn cancel(
     JsonBody(ReasonRequest { reason }): JsonBody<ReasonRequest>,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
     let why = check_text("reason", reason)?;
-    let cancelled = app.served()?.plane.cancel(&id, &why).await?;
+    let cancelled = app.served()?.plane.acting_for(who.id()).cancel(&id, &why).await?;
     // Afterwards and without waiting: only admin actions are recorded before they happen.
     app.audit.record(AuditEntry::new("job.cancel", &who).name(&name).detail(&why));
     let (job, requested) = cancelled.into_job()?;
@@ -221,7 +240,8 @@ pub(crate) async fn cancel(
 
 /// Submit a dead-lettered job again
 ///
-/// Creates a new job; a repeated request returns the same new job. Needs `admin` on `job:<id>`.
+/// Creates a new job; a repeated request returns the same new job. Needs on the job what its submit
+/// needed: `submit` on `job:<id>` and `topic:<topic>`, `hold` on its resources, `command` for a command.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/retry", tag = "jobs", operation_id = "retryJob",
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
@@ -238,6 +258,9 @@ pub(crate) async fn retry(
     LockName(name): LockName,
     Path(id): Path<String>,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
+    let plane = app.served()?.plane.acting_for(who.id());
+    require_job_rights(&who, &Target::Name(name.clone()), &plane.job(&id).await?.spec)?;
     require_audited(app.audit.record_before(AuditEntry::new("job.retry", &who).name(&name)).await)?;
-    Ok(submit_response(app.served()?.plane.replay(&id).await?))
+    let submitted = plane.replay(&id).await;
+    Ok(submit_response(own_or_conflict(&who, submitted)?))
 }

@@ -1,31 +1,28 @@
 //! The control plane over HTTP: `/v1/jobs`, `/v1/topics`, `/v1/approvals`, `/v1/workflows`, `/v1/runs`.
 //!
 //! The routes are behind the daemon's gate. The target of a route is the name of the lock that
-//! protects it: `job:<id>`, `run:<id>`, `workflow:<name>`. So one grant covers a job and its lock.
-//! Running commands is a separate right: jobs that run a command, retries of dead-lettered jobs,
-//! and workflows need `admin`.
+//! protects it: `job:<id>`, `run:<id>`, `workflow:<name>`. So one scope covers a job and its lock.
+//! The rule of a route is its first check; `rights` has the checks on what a request touches besides.
 
 mod approvals;
+mod document_watchers;
 mod jobs;
 mod long_poll;
 mod refusal;
+mod rights;
 mod runs;
 mod workers;
 mod workflows;
 
 use std::sync::Arc;
 
-use leasehold::Name;
-use leasehold_plane::JobSpec;
-use leasehold_plane::workflow::StartRunRequest;
 use leasehold_wire::ErrorCode;
-use serde::de::DeserializeOwned;
 use utoipa_axum::routes;
 
 use crate::api::document::target_in_body;
 use crate::api::problem::Refusal;
 use crate::api::routes::RouteTable;
-use crate::auth::{Principal, Role, Rule, Target, TargetSource, lock_target};
+use crate::auth::{Right, Rule, TargetSource};
 use crate::state::app::App;
 use crate::state::served_plane::ServedPlane;
 
@@ -39,9 +36,9 @@ impl App {
         served.ok_or_else(plane_not_served)
     }
 
-    /// Whether callers are not identified, so that all of them are the principal `local`.
+    /// Whether callers are not told apart, so that all of them are the principal `local`.
     fn is_unauthenticated(&self) -> bool {
-        self.tokens.is_none() && !self.config.requires_client_certs()
+        self.config.tokens.is_none() && !self.config.accepts_client_certs()
     }
 }
 
@@ -72,65 +69,44 @@ pub(crate) fn unknown_path(app: &App, path: &str) -> Refusal {
 
 /// Adds the plane's routes.
 pub(crate) fn routes(table: RouteTable) -> RouteTable {
-    let all = |role, namespace| Rule::new(role, TargetSource::Fixed(namespace));
-    let one = |role, kind| Rule::new(role, TargetSource::Lock { kind, id: "id" });
-    let new_job = |role| {
-        let target = target_of_new("job", |job: &JobSpec| job.id.as_deref());
-        Rule::new(role, target).max_body(MAX_PAYLOAD_BODY_BYTES)
-    };
-    let new_run = target_of_new("run", |run: &StartRunRequest| run.id.as_deref());
-    let new_run = Rule::new(Role::Hold, new_run).max_body(MAX_PAYLOAD_BODY_BYTES);
-    let beat = one(Role::Hold, "job").renewal_budget();
+    let one = |right, kind| Rule::new(right, TargetSource::Lock { kind, id: "id" });
+    let own = |kinds| Rule::new(Right::Read, TargetSource::VisibleOf(kinds));
+    let new_job = |right| Rule::new(right, target_in_body(rights::new_job)).max_body(MAX_PAYLOAD_BODY_BYTES);
+    let new_run = Rule::new(Right::Submit, target_in_body(rights::new_run)).max_body(MAX_PAYLOAD_BODY_BYTES);
+    // A job may be read and worked on by its id or by its topic, which only the job itself knows.
+    let read_job = one(Right::Read, "job").or_by("topic");
+    let beat = one(Right::Work, "job").or_by("topic").renewal_budget();
     let result = beat.clone().max_body(MAX_PAYLOAD_BODY_BYTES);
-    let repair = one(Role::Hold, "job").max_body(MAX_PAYLOAD_BODY_BYTES);
-    let apply = all(Role::Admin, "workflow").max_body(MAX_PAYLOAD_BODY_BYTES);
+    // With rights on jobs only, the claim is limited to those.
+    let claim = Rule::new(Right::Work, TargetSource::Lock { kind: "topic", id: "topic" }).or_by("job");
+    let repair = one(Right::Approve, "job").max_body(MAX_PAYLOAD_BODY_BYTES);
+    let apply = Rule::new(Right::Define, workflows::target()).max_body(MAX_PAYLOAD_BODY_BYTES);
     let workflow = TargetSource::Lock { kind: "workflow", id: "name" };
     table
-        .route(all(Role::Read, "job"), routes!(jobs::list))
-        .route(new_job(Role::Hold), routes!(jobs::submit))
-        .route(new_job(Role::Admin), routes!(jobs::submit_command))
-        .route(one(Role::Read, "job"), routes!(jobs::show))
-        .route(one(Role::Read, "job"), routes!(jobs::history))
-        .route(one(Role::Hold, "job"), routes!(jobs::cancel))
-        .route(one(Role::Admin, "job"), routes!(jobs::retry))
-        .route(all(Role::Hold, "job"), routes!(workers::claim))
+        .route(own(&["job", "topic"]), routes!(jobs::list))
+        .route(new_job(Right::Submit), routes!(jobs::submit))
+        .route(new_job(Right::Command), routes!(jobs::submit_command))
+        .route(read_job.clone(), routes!(jobs::show))
+        .route(read_job, routes!(jobs::history))
+        .route(one(Right::Submit, "job"), routes!(jobs::cancel))
+        .route(one(Right::Submit, "job"), routes!(jobs::retry))
+        .route(claim, routes!(workers::claim))
         .route(beat, routes!(workers::heartbeat))
         .route(result, routes!(workers::result))
-        .route(all(Role::Read, "job"), routes!(approvals::list))
-        .route(one(Role::Hold, "job"), routes!(approvals::approve))
-        .route(one(Role::Hold, "job"), routes!(approvals::reject))
+        .route(own(&["job", "topic"]), routes!(approvals::list))
+        .route(one(Right::Approve, "job"), routes!(approvals::approve))
+        .route(one(Right::Approve, "job"), routes!(approvals::reject))
         .route(repair, routes!(approvals::repair))
         .route(apply, routes!(workflows::apply))
-        .route(Rule::new(Role::Read, workflow), routes!(workflows::show))
-        .route(all(Role::Read, "run"), routes!(runs::list))
+        .route(Rule::new(Right::Read, workflow), routes!(workflows::show))
+        .route(own(&["run"]), routes!(runs::list))
         .route(new_run, routes!(runs::start))
-        .route(one(Role::Read, "run"), routes!(runs::show))
-        .route(one(Role::Read, "run"), routes!(runs::timeline))
-        .route(one(Role::Hold, "run"), routes!(runs::cancel))
-        .route(one(Role::Hold, "run"), routes!(runs::rerun))
+        .route(one(Right::Read, "run"), routes!(runs::show))
+        .route(one(Right::Read, "run"), routes!(runs::timeline))
+        .route(one(Right::Submit, "run"), routes!(runs::cancel))
+        .route(one(Right::Submit, "run"), routes!(runs::rerun))
 }
 
-/// The target is the lock of the new document's id; without one, the whole namespace, since the new id is
-/// not known yet.
-fn target_of_new<T: DeserializeOwned + Clone + Send + Sync + 'static>(
-    kind: &'static str,
-    id: impl Fn(&T) -> Option<&str> + Send + Sync + 'static,
-) -> TargetSource {
-    target_in_body(move |document| match id(document) {
-        Some(id) => lock_target(kind, id),
-        None => Ok(Target::Namespace(kind.to_owned())),
-    })
-}
-
-/// Requires the right to hold each resource: a job must not lock what its submitter may not lock.
-fn require_hold(who: &Principal, resources: &[Name]) -> Result<(), Refusal> {
-    match resources.iter().find(|name| !who.covers(Role::Hold, name)) {
-        None => Ok(()),
-        Some(name) => Err(Refusal::new(
-            ErrorCode::Forbidden,
-            format!("you have no right to hold {name}, which this work would; ask for a grant on it"),
-        )),
-    }
-}
+pub(crate) use document_watchers::DocumentWatchers;
 
 type AppState = axum::extract::State<Arc<App>>;

@@ -1,9 +1,10 @@
 //! Converts the plane's errors into error responses.
 
 use leasehold_plane::PlaneError;
-use leasehold_wire::millis;
+use leasehold_wire::{ErrorCode, millis};
 
 use crate::api::problem::Refusal;
+use crate::auth::{Principal, Right, Target};
 
 impl From<PlaneError> for Refusal {
     fn from(error: PlaneError) -> Self {
@@ -32,4 +33,24 @@ impl From<PlaneError> for Refusal {
             _ => {}
         })
     }
+}
+
+/// Passes on the response to a submit or start if the caller may read what its id or key has found. To a
+/// caller that may not, a foreign document that does the same work gives the same conflict as another one.
+pub(super) fn refuse_foreign<T>(
+    who: &Principal,
+    kind: &str,
+    response: Result<T, PlaneError>,
+    reads: impl Fn(&T) -> bool,
+) -> Result<T, Refusal> {
+    let conflict = if kind == "job" { ErrorCode::DifferentJob } else { ErrorCode::DifferentRun };
+    let own = match &response {
+        Ok(found) => reads(found),
+        // The text names the document, so it is for callers that may read all of them.
+        Err(error) => error.code() != conflict || who.may(Right::Read, &Target::Namespace(kind.to_owned())),
+    };
+    if own {
+        return Ok(response?);
+    }
+    Err(Refusal::new(conflict, "the id or the key is in use for something else; choose another one"))
 }

@@ -2,18 +2,22 @@
 
 use axum::extract::{Path, State};
 use http::StatusCode;
-use leasehold::Name;
 use leasehold_plane::view::{EventList, ReasonRequest, RerunRequest, RunList, RunView, SCHEMA_VERSION};
-use leasehold_plane::workflow::{Run, StartRunRequest};
+use leasehold_plane::workflow::{StartRunRequest, StartRunResponse};
 use leasehold_wire::Problem;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::AppState;
 use super::jobs::{check_text, event_list, parse_states};
 use super::long_poll::{LongPollQuery, parse_limit};
-use super::{AppState, require_hold};
+use super::refusal::refuse_foreign;
+use super::rights::{
+    list_readable, reads_run, require_rerun_rights, require_start_rights, require_steps_rights,
+};
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
 use crate::api::error_responses::NoSuchRun;
+use crate::api::policies::require_audited;
 use crate::api::problem::Refusal;
 use crate::state::audit::AuditEntry;
 
@@ -31,25 +35,29 @@ pub(crate) struct RunQuery {
 
 /// List runs
 ///
-/// Needs `read` on `run`.
+/// Lists the runs that the caller may read: `read` on `run:<id>`.
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs", operation_id = "listRuns", params(RunQuery),
     responses((status = 200, description = "The runs", body = RunList)),
 )]
 pub(crate) async fn list(
     State(app): AppState,
+    Caller(who): Caller,
     QueryParams(which): QueryParams<RunQuery>,
 ) -> Result<JsonBody<RunList>, Refusal> {
     let states = parse_states(which.state, |state| state.to_uppercase().parse())?;
-    let runs = app.served()?.plane.runs(&states, parse_limit(which.limit)?).await?;
+    let (plane, limit) = (&app.served()?.plane, parse_limit(which.limit)?);
+    let fetch = |fetched| plane.runs(&states, fetched);
+    let runs = list_readable(limit, |run| reads_run(&who, run), fetch).await?;
     let runs = runs.into_iter().map(RunView::from).collect();
     Ok(JsonBody(RunList { schema_version: SCHEMA_VERSION, runs }))
 }
 
 /// Start a run of a workflow
 ///
-/// With an `id` or a `key` the request is idempotent. Needs `hold` on `run:<id>` (on all of `run`
-/// if there is no `id`), and on every resource that the workflow's steps take.
+/// With an `id` or a `key` the request is idempotent. Needs `submit` on `run:<id>` (without an `id` on
+/// `run:<org>`, or on all of `run` for the default organisation), on `workflow:<name>`, on `org:<org>` and on
+/// `topic:<topic>` of each step that names one, and `hold` on every resource that the steps take.
 #[utoipa::path(
     post, path = "/v1/runs", tag = "runs", operation_id = "startRun", request_body = StartRunRequest,
     responses(
@@ -67,19 +75,13 @@ pub(crate) async fn start(
     Caller(who): Caller,
     JsonBody(start): JsonBody<StartRunRequest>,
 ) -> Result<(StatusCode, JsonBody<RunView>), Refusal> {
-    let plane = &app.served()?.plane;
-    let org = if start.org.is_empty() { "default" } else { &start.org };
-    // The rights are checked against the steps' resources here, because only the workflow knows
-    // them; the gate cannot.
+    require_start_rights(&who, &start)?;
+    let plane = app.served()?.plane.acting_for(who.id());
     let workflow = plane.workflow(&start.workflow).await?;
-    let resources = workflow
-        .steps
-        .iter()
-        .flat_map(|step| &step.resources)
-        .map(|resource| Name::new(&format!("res:{org}:{resource}")))
-        .collect::<Result<Vec<_>, _>>()?;
-    require_hold(&who, &resources)?;
-    let started = plane.start_run(start).await?;
+    require_steps_rights(&who, &workflow, &start)?;
+    let started = plane.start_run(start).await;
+    let reads = |found: &StartRunResponse| !found.repeated || reads_run(&who, &found.run);
+    let started = refuse_foreign(&who, "run", started, reads)?;
     let status = if started.repeated { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, JsonBody(started.run.into())))
 }
@@ -101,9 +103,7 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     QueryParams(look): QueryParams<LongPollQuery>,
 ) -> Result<JsonBody<RunView>, Refusal> {
-    let plane = &app.served()?.plane;
-    let run = look.read_when_newer(&app, &who, |run: &Run| run.version, || plane.run(&id));
-    Ok(JsonBody(run.await?.into()))
+    Ok(JsonBody(look.run_when_newer(&app, &who, &id).await?.into()))
 }
 
 /// Read a run's timeline
@@ -129,7 +129,7 @@ pub(crate) async fn timeline(
 
 /// Cancel a run
 ///
-/// The engine cancels the run and the jobs of its steps. Needs `hold` on `run:<id>`.
+/// The engine cancels the run and the jobs of its steps. Needs `submit` on `run:<id>`.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancelRun", request_body = ReasonRequest,
     params(("id" = String, Path, description = "The run", min_length = 1, max_length = 500)),
@@ -147,14 +147,15 @@ pub(crate) async fn cancel(
     JsonBody(ReasonRequest { reason }): JsonBody<ReasonRequest>,
 ) -> Result<(StatusCode, JsonBody<RunView>), Refusal> {
     let why = check_text("reason", reason)?;
-    let run = app.served()?.plane.cancel_run(&id, &why).await?;
+    let run = app.served()?.plane.acting_for(who.id()).cancel_run(&id, &why).await?;
     app.audit.record(AuditEntry::new("run.cancel", &who).name(&name).detail(&why));
     Ok((StatusCode::ACCEPTED, JsonBody(run.into())))
 }
 
 /// Run an ended run again, from a step on
 ///
-/// Idempotent for the same end of the run. Needs `hold` on `run:<id>`.
+/// Idempotent for the same end of the run. Needs `submit` on `run:<id>`, and what a start of the same run
+/// needs.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/rerun", tag = "runs", operation_id = "rerun", request_body = RerunRequest,
     params(("id" = String, Path, description = "The run", min_length = 1, max_length = 500)),
@@ -166,9 +167,15 @@ pub(crate) async fn cancel(
 )]
 pub(crate) async fn rerun(
     State(app): AppState,
+    Caller(who): Caller,
+    LockName(name): LockName,
     Path(id): Path<String>,
     JsonBody(RerunRequest { from }): JsonBody<RerunRequest>,
 ) -> Result<(StatusCode, JsonBody<RunView>), Refusal> {
-    let run = app.served()?.plane.rerun(&id, &from).await?;
+    let plane = app.served()?.plane.acting_for(who.id());
+    require_rerun_rights(&who, &plane.run(&id).await?)?;
+    let act = AuditEntry::new("run.rerun", &who).name(&name).detail(&from);
+    require_audited(app.audit.record_before(act).await)?;
+    let run = plane.rerun(&id, &from).await?;
     Ok((StatusCode::ACCEPTED, JsonBody(run.into())))
 }

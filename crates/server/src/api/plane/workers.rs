@@ -2,24 +2,27 @@
 
 use axum::extract::{Path, State};
 use leasehold::{Fence, Name};
-use leasehold_plane::scheduler::Claim;
+use leasehold_plane::Job;
+use leasehold_plane::scheduler::{Claim, ClaimRequest};
 use leasehold_plane::view::{JobView, SCHEMA_VERSION};
-use leasehold_wire::{Problem, millis};
+use leasehold_wire::{Problem, Secret, millis};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::AppState;
 use super::jobs::check_text;
-use crate::api::document::JsonBody;
+use super::rights::{require_found_job, works_on_job};
+use crate::api::document::{Caller, JsonBody};
 use crate::api::error_responses::JobWriteErrors;
 use crate::api::problem::Refusal;
+use crate::auth::Right;
 
 /// The worker that asks for a job.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Worker)]
-pub(crate) struct ClaimRequest {
+pub(crate) struct ClaimBody {
     /// The worker's name; appears in the job's history.
     #[schema(min_length = 1, max_length = 512)]
     worker: String,
@@ -51,6 +54,8 @@ pub(crate) struct ClaimToken {
     /// The fence of the claim. Send it with every write that the work makes elsewhere.
     #[schema(value_type = Option<String>)]
     fence: Option<Fence>,
+    /// Proves that a later call comes from this worker. It is shown here only.
+    secret: Option<Secret>,
 }
 
 /// A heartbeat with the claim it belongs to.
@@ -63,6 +68,8 @@ pub(crate) struct HeartbeatRequest {
     /// The fence of the claim.
     #[schema(value_type = Option<String>)]
     fence: Option<Fence>,
+    /// The secret of the claim. Only claims of earlier versions have none.
+    secret: Option<Secret>,
 }
 
 /// How the work ended: `done` or `failed`, not both.
@@ -75,6 +82,8 @@ pub(crate) struct ResultRequest {
     /// The fence of the claim.
     #[schema(value_type = Option<String>)]
     fence: Option<Fence>,
+    /// The secret of the claim. Only claims of earlier versions have none.
+    secret: Option<Secret>,
     /// The result of successful work.
     #[serde(default)]
     done: Value,
@@ -105,20 +114,23 @@ pub(crate) struct ResultView {
 
 /// Claim a job of a topic
 ///
-/// Needs `hold` on `job`.
+/// Needs `work` on `topic:<topic>`. With `work` on some jobs only, the claim is limited to those.
 #[utoipa::path(
-    post, path = "/v1/topics/{topic}/claim", tag = "workers", operation_id = "claimJob", request_body = ClaimRequest,
+    post, path = "/v1/topics/{topic}/claim", tag = "workers", operation_id = "claimJob", request_body = ClaimBody,
     params(("topic" = String, Path, description = "Which work", min_length = 1, max_length = 512)),
     responses((status = 200, description = "A job, or none", body = ClaimView)),
 )]
 pub(crate) async fn claim(
     State(app): AppState,
+    Caller(who): Caller,
     Path(topic): Path<String>,
-    JsonBody(ClaimRequest { worker }): JsonBody<ClaimRequest>,
+    JsonBody(ClaimBody { worker }): JsonBody<ClaimBody>,
 ) -> Result<JsonBody<ClaimView>, Refusal> {
     Name::new(&topic).map_err(|invalid| Refusal::invalid("topic", invalid.to_string()))?;
     let worker = check_text("worker", worker)?;
-    let claimed = app.served()?.scheduler.claim(&topic, &worker).await?;
+    let works = |job: &Job| works_on_job(&who, job);
+    let request = ClaimRequest::new(&topic, &worker).principal(who.id()).filter(&works);
+    let claimed = app.served()?.scheduler.claim(&request).await?;
     let view = match claimed {
         None => ClaimView { schema_version: SCHEMA_VERSION, claim: None, job: None, heartbeat_ms: None },
         Some(claimed) => ClaimView {
@@ -127,6 +139,7 @@ pub(crate) async fn claim(
                 job: claimed.claim.job,
                 attempt: claimed.claim.attempt,
                 fence: claimed.claim.fence,
+                secret: claimed.claim.secret,
             }),
             heartbeat_ms: Some(millis(claimed.heartbeat)),
             job: Some(claimed.job.into()),
@@ -137,7 +150,7 @@ pub(crate) async fn claim(
 
 /// Report that the work continues
 ///
-/// Needs `hold` on `job:<id>`.
+/// Needs `work` on `job:<id>` or on `topic:<topic>`.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/heartbeat", tag = "workers", operation_id = "heartbeatJob", request_body = HeartbeatRequest,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
@@ -149,17 +162,19 @@ pub(crate) async fn claim(
 )]
 pub(crate) async fn heartbeat(
     State(app): AppState,
+    Caller(who): Caller,
     Path(job): Path<String>,
-    JsonBody(HeartbeatRequest { attempt, fence }): JsonBody<HeartbeatRequest>,
+    JsonBody(HeartbeatRequest { attempt, fence, secret }): JsonBody<HeartbeatRequest>,
 ) -> Result<JsonBody<HeartbeatView>, Refusal> {
-    let claim = Claim { job, attempt, fence };
+    require_found_job(&app, &who, Right::Work, &job, works_on_job).await?;
+    let claim = Claim::new(job, attempt, fence).with_secret(secret).with_principal(who.id());
     let next = app.served()?.scheduler.heartbeat(&claim).await?;
     Ok(JsonBody(HeartbeatView { schema_version: SCHEMA_VERSION, heartbeat_ms: millis(next) }))
 }
 
 /// Report how the work ended
 ///
-/// Idempotent: a repeated report counts once. Needs `hold` on `job:<id>`.
+/// Idempotent: a repeated report counts once. Needs `work` on `job:<id>` or on `topic:<topic>`.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/result", tag = "workers", operation_id = "reportResult", request_body = ResultRequest,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
@@ -171,10 +186,12 @@ pub(crate) async fn heartbeat(
 )]
 pub(crate) async fn result(
     State(app): AppState,
+    Caller(who): Caller,
     Path(job): Path<String>,
     JsonBody(end): JsonBody<ResultRequest>,
 ) -> Result<JsonBody<ResultView>, Refusal> {
-    let claim = Claim { job, attempt: end.attempt, fence: end.fence };
+    require_found_job(&app, &who, Right::Work, &job, works_on_job).await?;
+    let claim = Claim::new(job, end.attempt, end.fence).with_secret(end.secret).with_principal(who.id());
     let result = match (end.done, end.failed) {
         (done, None) => Ok(done),
         (Value::Null, Some(why)) => Err(check_text("failed", why)?),

@@ -1,27 +1,43 @@
 //! `/v1/workflows`: the definitions that runs follow.
 
-use axum::extract::{FromRequest, Path, Request, State};
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path, State};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use http_body_util::BodyExt;
+use http::request::Parts;
 use leasehold_plane::view::{AppliedWorkflow, SCHEMA_VERSION};
 use leasehold_plane::workflow::{Workflow, parse};
 use leasehold_wire::{ErrorCode, Problem};
 
 use super::AppState;
+use super::rights::require_definition_rights;
 use crate::api::document::{Caller, JsonBody};
 use crate::api::policies::require_audited;
 use crate::api::problem::Refusal;
+use crate::auth::{Target, TargetSource, name_of};
 use crate::state::audit::AuditEntry;
 
-/// A workflow's TOML file as request body.
-pub(crate) struct WorkflowFile(String);
+/// The target is the workflow that the TOML file in the body names.
+pub(super) fn target() -> TargetSource {
+    TargetSource::Document(Arc::new(|body, documents| {
+        let text = std::str::from_utf8(body);
+        let text = text.map_err(|_| Refusal::invalid("body", "the body must be TOML in UTF-8"))?;
+        let workflow = parse("body", text)?;
+        let target = Target::Name(name_of("name", "workflow", &workflow.name)?);
+        documents.insert(workflow);
+        Ok(target)
+    }))
+}
 
-impl<S: Send + Sync> FromRequest<S> for WorkflowFile {
+/// The workflow of the request body, as the gate has parsed and authorized it.
+pub(crate) struct WorkflowFile(Workflow);
+
+impl<S: Send + Sync> FromRequestParts<S> for WorkflowFile {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
-        let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let kind = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
         let kind = kind.unwrap_or_default().split(|byte| *byte == b';').next();
         if !kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"application/toml")) {
             return Err(Refusal::new(
@@ -29,18 +45,15 @@ impl<S: Send + Sync> FromRequest<S> for WorkflowFile {
                 "the body must be the workflow's file; send content-type: application/toml",
             ));
         }
-        // The gate has already read the body within its limits.
-        let cut = |_| Refusal::new(ErrorCode::BadRequest, "the body was cut off");
-        let body = request.into_body().collect().await.map_err(cut)?.to_bytes();
-        let text = String::from_utf8(body.into());
-        text.map(Self).map_err(|_| Refusal::invalid("body", "the body must be TOML in UTF-8"))
+        parts.extensions.remove().map(Self).ok_or_else(|| Refusal::forbidden("do anything"))
     }
 }
 
 /// Create a workflow or its next version
 ///
 /// The body is the workflow's TOML file. Runs in progress keep the version they began with. Needs
-/// `admin` on `workflow`.
+/// `define` on `workflow:<name>`, `submit` on `topic:<topic>` of each step that names one, and `command`
+/// on `workflow:<name>` if a step runs a command.
 #[utoipa::path(
     put, path = "/v1/workflows", tag = "workflows", operation_id = "applyWorkflow",
     request_body(content = String, content_type = "application/toml", description = "The file"),
@@ -55,13 +68,13 @@ impl<S: Send + Sync> FromRequest<S> for WorkflowFile {
 pub(crate) async fn apply(
     State(app): AppState,
     Caller(who): Caller,
-    WorkflowFile(text): WorkflowFile,
+    WorkflowFile(workflow): WorkflowFile,
 ) -> Result<JsonBody<AppliedWorkflow>, Refusal> {
-    let workflow = parse("body", &text)?;
-    let plane = &app.served()?.plane;
+    require_definition_rights(&who, &workflow)?;
+    let plane = app.served()?.plane.acting_for(who.id());
     let act = AuditEntry::new("workflow.apply", &who).detail(&workflow.name);
     require_audited(app.audit.record_before(act).await)?;
-    let version = plane.apply_workflow(&workflow).await?;
+    let version = plane.acting_for(who.id()).apply_workflow(&workflow).await?;
     Ok(JsonBody(AppliedWorkflow { schema_version: SCHEMA_VERSION, name: workflow.name, version }))
 }
 

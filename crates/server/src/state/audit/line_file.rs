@@ -62,6 +62,16 @@ impl<D: Disk> LineFile<D> {
         written
     }
 
+    /// Makes all appended lines durable.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        self.disk.sync()
+    }
+
+    /// The length of the complete lines.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
     fn cut_partial_line(&mut self) -> io::Result<()> {
         if self.has_partial_line {
             self.disk.truncate(self.length)?;

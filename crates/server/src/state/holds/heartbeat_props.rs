@@ -17,14 +17,18 @@ use leasehold_core::rng::SeededRandom;
 use leasehold_wire::HoldView;
 use proptest::prelude::*;
 
-use super::Holds;
 use super::registry::HoldEntry;
+use super::{HoldKey, Holds};
 use crate::state::state_db::StateDb;
 
 const ID: &str = "h1";
 const OWNER: &str = "w1";
 /// The interval at which the daemon checks for ended holds; any other must work too.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+fn key() -> HoldKey {
+    HoldKey::new(OWNER, ID)
+}
 
 /// A step of a client's history.
 #[derive(Debug, Clone, Copy)]
@@ -77,19 +81,18 @@ impl Fixture {
         let held = HoldEntry {
             hold: None,
             name: name.clone(),
-            owner: OWNER.into(),
             holder: OWNER.into(),
             class: class.into(),
             client: HeartbeatDeadline::new(heartbeat, on_failure, ttl),
             release_request: None,
             retaken_row: None,
         };
-        assert!(holds.reserve(ID, held, clock.now()).is_ok());
+        assert!(holds.reserve(&key(), held, 1, clock.now()).is_ok());
         let asked = locks.class(class).ttl(ttl).acquire(&name).await;
         let hold = asked.unwrap().held().unwrap();
         let fence = hold.fence().unwrap();
         let mut testbed = Self { alone_until: Moment::ZERO, clock, store, holds, name, fence, on_failure };
-        let view = testbed.holds.activate(ID, hold, testbed.clock.now()).unwrap().unwrap();
+        let view = testbed.holds.activate(&key(), hold, testbed.clock.now()).unwrap().unwrap();
         testbed.receive_response(&view).await;
         testbed
     }
@@ -122,8 +125,8 @@ impl Fixture {
     async fn end_due_holds(&self) -> bool {
         let now = self.clock.now();
         let over = self.holds.holds_to_end(now);
-        for (id, reason) in &over {
-            let (hold, _) = self.holds.remove(id, reason, now).unwrap();
+        for (key, reason) in &over {
+            let (hold, _) = self.holds.remove(key, reason, now).unwrap();
             hold.release().await;
         }
         self.assert_lease_covers_client().await;
@@ -142,7 +145,7 @@ impl Fixture {
                     self.clock.sleep(CHECK_INTERVAL.min(end.since(self.clock.now()))).await;
                 }
             }
-            ClientStep::Beat => match self.holds.heartbeat(ID, OWNER, self.clock.now()) {
+            ClientStep::Beat => match self.holds.heartbeat(&key(), self.clock.now()) {
                 Ok(view) => self.receive_response(&view).await,
                 // The response says that the hold is over, so the client stops.
                 Err(_) => self.alone_until = self.clock.now(),
@@ -200,8 +203,8 @@ async fn earlier_promises_to_a_client_are_kept() {
     let ttl = Duration::from_secs(2);
     let testbed = Fixture::new(OnFailure::Fence, ttl, Duration::from_secs(60)).await;
     let told = testbed.clock.now() + Duration::from_secs(60);
-    testbed.holds.set_valid_until(ID, told);
-    testbed.holds.heartbeat(ID, OWNER, testbed.clock.now()).unwrap();
+    testbed.holds.set_valid_until(&key(), told);
+    testbed.holds.heartbeat(&key(), testbed.clock.now()).unwrap();
     let mut looks = 0;
     while testbed.clock.now() < told {
         assert!(!testbed.end_due_holds().await, "given up {:?} too early", told.since(testbed.clock.now()));
@@ -218,10 +221,10 @@ async fn a_stop_does_not_shorten_promised_time() {
         let testbed = Fixture::new(on_failure, Duration::from_secs(30), Duration::from_secs(10)).await;
         let mut now = testbed.clock.now();
         while testbed.holds.holds_to_end(now).is_empty() {
-            assert_eq!(testbed.holds.without_client(now), [""; 0], "{on_failure:?}");
+            assert_eq!(testbed.holds.without_client(now), [], "{on_failure:?}");
             testbed.clock.sleep(Duration::from_millis(10)).await;
             now = testbed.clock.now();
         }
-        assert_eq!(testbed.holds.without_client(now), [ID], "{on_failure:?}");
+        assert_eq!(testbed.holds.without_client(now), [key()], "{on_failure:?}");
     }
 }

@@ -4,6 +4,7 @@
 //! without another heartbeat. The daemon ends the hold only after that time has passed for the
 //! client. So no other client is granted the name while it still works.
 
+mod ended_holds;
 #[cfg(test)]
 mod heartbeat_props;
 mod refusal;
@@ -17,8 +18,8 @@ use leasehold::{Holder, Name};
 use leasehold_core::Token;
 use leasehold_core::rng::RandomExt;
 
-pub(crate) use refusal::no_such_hold;
-pub(crate) use registry::{HoldEntry, Holds, ReserveOutcome};
+pub(crate) use refusal::{NO_SUCH_HOLD, no_such_hold};
+pub(crate) use registry::{HoldEntry, HoldKey, Holds, ReserveOutcome};
 pub(crate) use resume::resume_holds;
 pub(crate) use saved_holds::SavedHold;
 pub(crate) use token_source::HoldTokenSource;

@@ -16,7 +16,7 @@ pub(super) fn hold_over(name: &Name, reason: &str) -> Refusal {
     .with(|problem| problem.reason = Some(reason.to_owned()))
 }
 
-/// The id belongs to another client, or to a hold of another name.
+/// The id belongs to a hold of another name.
 pub(super) fn id_taken() -> Refusal {
     Refusal::new(ErrorCode::IdTaken, "this id stands for another hold; choose one of your own")
 }
@@ -30,7 +30,10 @@ pub(super) fn outcome_pending() -> Refusal {
     .retry_after(Duration::from_secs(1))
 }
 
+/// The text for a hold that does not exist, and for one that the caller may not see.
+pub(crate) const NO_SUCH_HOLD: &str = "there is no such hold, or it has been over for a while";
+
 /// The id is unknown, or its end is no longer remembered.
 pub(crate) fn no_such_hold() -> Refusal {
-    Refusal::not_found("there is no such hold, or it has been over for a while")
+    Refusal::not_found(NO_SUCH_HOLD)
 }

@@ -9,14 +9,13 @@ use leasehold::{Fence, Hold, HoldStatus, Name};
 use leasehold_core::HeartbeatDeadline;
 use leasehold_wire::{ErrorCode, HoldView, millis};
 
+use super::ended_holds::EndedHolds;
 use super::refusal::{hold_over, id_taken, no_such_hold, outcome_pending};
 use super::saved_holds::SavedHold;
 use crate::problem::Refusal;
 use crate::state::state_db::StateDb;
 
-// A client that was away this long can still learn why its hold ended.
-const ENDED_HOLD_RETENTION: Duration = Duration::from_secs(600);
-// Bounds memory, for current holds and for remembered ones.
+// Bounds memory.
 const MAX_HOLDS: usize = 100_000;
 
 /// All holds that the daemon keeps for its clients.
@@ -28,8 +27,24 @@ pub(crate) struct Holds {
 
 #[derive(Debug, Default)]
 struct HoldTable {
-    current: HashMap<String, HoldEntry>,
-    ended: HashMap<String, EndedHold>,
+    current: HashMap<HoldKey, HoldEntry>,
+    /// The number of current holds of each owner. Entries at zero are removed.
+    by_owner: HashMap<String, usize>,
+    ended: EndedHolds,
+}
+
+/// Identifies a hold. Clients choose ids, so each owner has ids of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HoldKey {
+    /// The principal's id.
+    pub(crate) owner: String,
+    pub(crate) id: String,
+}
+
+impl HoldKey {
+    pub(crate) fn new(owner: &str, id: &str) -> Self {
+        Self { owner: owner.to_owned(), id: id.to_owned() }
+    }
 }
 
 /// One hold and the state of its client.
@@ -38,7 +53,6 @@ pub(crate) struct HoldEntry {
     /// `None` while the hold is being acquired or resumed.
     pub(crate) hold: Option<Hold>,
     pub(crate) name: Name,
-    pub(crate) owner: String,
     pub(crate) holder: String,
     pub(crate) class: String,
     /// The time that the client has, by its heartbeats.
@@ -46,15 +60,6 @@ pub(crate) struct HoldEntry {
     pub(crate) release_request: Option<String>,
     /// The row of the current lease, if the hold has re-acquired its name.
     pub(crate) retaken_row: Option<SavedHold>,
-}
-
-/// A hold that has ended.
-#[derive(Debug, Clone)]
-struct EndedHold {
-    name: Name,
-    owner: String,
-    reason: String,
-    until: Moment,
 }
 
 /// The outcome of reserving an id.
@@ -74,15 +79,22 @@ impl Holds {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves an id, or returns the existing hold of that id.
-    pub(crate) fn reserve(&self, id: &str, held: HoldEntry, now: Moment) -> Result<ReserveOutcome, Refusal> {
+    /// Reserves an id, or returns the existing hold of that id. `quota` is the number of holds that
+    /// its owner may have.
+    pub(crate) fn reserve(
+        &self,
+        key: &HoldKey,
+        held: HoldEntry,
+        quota: usize,
+        now: Moment,
+    ) -> Result<ReserveOutcome, Refusal> {
         let mut table = self.table();
-        if let Some(there) = table.current.get_mut(id) {
-            if there.owner != held.owner || there.name != held.name {
+        if let Some(there) = table.current.get_mut(key) {
+            if there.name != held.name {
                 return Err(id_taken());
             }
             // A repeated request shows that the client is alive, so it counts as a heartbeat.
-            return match there.beat(id, now) {
+            return match there.beat(&key.id, now) {
                 Some(view) => view.map(ReserveOutcome::Existing),
                 None => Err(Refusal::new(
                     ErrorCode::InProgress,
@@ -91,71 +103,75 @@ impl Holds {
                 .retry_after(Duration::from_secs(1))),
             };
         }
-        if let Some(over) = table.ended.get(id) {
+        if let Some(over) = table.ended.get(key) {
             // A late or repeated request must not re-acquire what the client has released.
-            return Err(if over.owner == held.owner { over.refusal() } else { id_taken() });
+            return Err(over.refusal());
+        }
+        if table.by_owner.get(&key.owner).is_some_and(|holds| *holds >= quota) {
+            return Err(Refusal::quota_reached("kept holds", quota));
         }
         if table.current.len() >= MAX_HOLDS {
             return Err(Refusal::new(ErrorCode::TooManyHolds, "this daemon keeps as many holds as it can")
                 .retry_after(Duration::from_secs(10)));
         }
-        table.current.insert(id.to_owned(), held);
+        table.insert(key, held);
         Ok(ReserveOutcome::New)
     }
 
     /// Frees a reserved id: the request failed, or its client disconnected.
-    pub(crate) fn forget(&self, id: &str) {
-        self.table().current.remove(id);
+    pub(crate) fn forget(&self, key: &HoldKey) {
+        self.table().remove(key);
     }
 
     /// Puts a granted hold under its reserved id and starts the client's time.
-    pub(crate) fn activate(&self, id: &str, hold: Hold, now: Moment) -> Option<Result<HoldView, Refusal>> {
+    pub(crate) fn activate(
+        &self,
+        key: &HoldKey,
+        hold: Hold,
+        now: Moment,
+    ) -> Option<Result<HoldView, Refusal>> {
         let mut table = self.table();
-        let held = table.current.get_mut(id)?;
+        let held = table.current.get_mut(key)?;
         held.hold = Some(hold);
-        held.beat(id, now)
+        held.beat(&key.id, now)
     }
 
     /// Pretends that a response promised the client this time.
     #[cfg(test)]
-    pub(crate) fn set_valid_until(&self, id: &str, until: Moment) {
-        if let Some(held) = self.table().current.get_mut(id) {
+    pub(crate) fn set_valid_until(&self, key: &HoldKey, until: Moment) {
+        if let Some(held) = self.table().current.get_mut(key) {
             held.client = held.client.promised(until);
         }
     }
 
     /// Reserves the id of a hold of the previous run.
-    pub(crate) fn restore(&self, id: &str, held: HoldEntry) {
-        self.table().current.insert(id.to_owned(), held);
+    pub(crate) fn restore(&self, key: &HoldKey, held: HoldEntry) {
+        self.table().insert(key, held);
     }
 
     /// The name that an id stands for; the gate checks the caller's right on it.
-    pub(crate) fn name_of(&self, id: &str) -> Option<Name> {
+    pub(crate) fn name_of(&self, key: &HoldKey) -> Option<Name> {
         let table = self.table();
-        let held = table.current.get(id).map(|held| held.name.clone());
-        held.or_else(|| table.ended.get(id).map(|over| over.name.clone()))
+        let held = table.current.get(key).map(|held| held.name.clone());
+        held.or_else(|| table.ended.get(key).map(|over| over.name.clone()))
     }
 
     /// Shows a hold without extending its time.
-    pub(crate) fn show(&self, id: &str, now: Moment) -> Result<HoldView, Refusal> {
+    pub(crate) fn show(&self, key: &HoldKey, now: Moment) -> Result<HoldView, Refusal> {
         let table = self.table();
-        match table.current.get(id) {
-            Some(held) => held.view(id, now).unwrap_or_else(|| Err(outcome_pending())),
-            None => Err(table.ended.get(id).map_or_else(no_such_hold, EndedHold::refusal)),
+        match table.current.get(key) {
+            Some(held) => held.view(&key.id, now).unwrap_or_else(|| Err(outcome_pending())),
+            None => Err(table.end_of(key)),
         }
     }
 
-    /// Extends the client's time. Only the owner may do so.
-    pub(crate) fn heartbeat(&self, id: &str, owner: &str, now: Moment) -> Result<HoldView, Refusal> {
+    /// Extends the client's time.
+    pub(crate) fn heartbeat(&self, key: &HoldKey, now: Moment) -> Result<HoldView, Refusal> {
         let mut table = self.table();
-        if let Some(held) = table.current.get_mut(id).filter(|held| held.owner == owner) {
-            return held.beat(id, now).unwrap_or_else(|| Err(outcome_pending()));
+        match table.current.get_mut(key) {
+            Some(held) => held.beat(&key.id, now).unwrap_or_else(|| Err(outcome_pending())),
+            None => Err(table.end_of(key)),
         }
-        Err(table
-            .ended
-            .get(id)
-            .filter(|over| over.owner == owner)
-            .map_or_else(no_such_hold, EndedHold::refusal))
     }
 
     /// Stores a grant; the future completes when it is durable. The keeper owns the hold already
@@ -165,7 +181,7 @@ impl Holds {
         row: SavedHold,
     ) -> impl Future<Output = Result<(), String>> + Send + use<> {
         let table = self.table();
-        let newer = table.current.get(&row.id).and_then(|held| held.retaken_row.clone());
+        let newer = table.current.get(&row.key()).and_then(|held| held.retaken_row.clone());
         // Queue the write while the table is locked. Otherwise a re-acquired lease could be stored
         // in between, and this older row would overwrite it.
         let saving = self.save(newer.unwrap_or(row));
@@ -177,7 +193,7 @@ impl Holds {
     pub(crate) fn save_retaken(&self, row: SavedHold) {
         let mut table = self.table();
         // A hold that ended meanwhile has no row, and must not get one again.
-        if let Some(held) = table.current.get_mut(&row.id) {
+        if let Some(held) = table.current.get_mut(&row.key()) {
             held.retaken_row = Some(row.clone());
             // Queued under the table's lock as well, for the same order.
             self.save_later(row);
@@ -186,43 +202,41 @@ impl Holds {
     }
 
     /// Removes a hold to end it, and remembers the reason.
-    pub(crate) fn remove(&self, id: &str, reason: &str, now: Moment) -> Option<(Hold, Name)> {
+    pub(crate) fn remove(&self, key: &HoldKey, reason: &str, now: Moment) -> Option<(Hold, Name)> {
         let mut table = self.table();
-        let held = table.current.get_mut(id)?;
+        let held = table.current.get_mut(key)?;
         // Without a hold the id is only reserved, and its request frees it.
         let hold = held.hold.take()?;
-        let held = table.current.remove(id)?;
-        let name = held.name.clone();
-        table.remember(id, held, reason, now);
-        self.delete_saved(id);
+        let name = table.remove(key)?.name;
+        table.ended.remember(key, name.clone(), reason, now);
+        self.delete_saved(key);
         Some((hold, name))
     }
 
     /// Marks a hold of the previous run as lost.
-    pub(crate) fn mark_lost(&self, id: &str, name: Name, owner: String, reason: &str, now: Moment) {
-        let over = EndedHold { name, owner, reason: reason.to_owned(), until: now + ENDED_HOLD_RETENTION };
+    pub(crate) fn mark_lost(&self, key: &HoldKey, name: Name, reason: &str, now: Moment) {
         let mut table = self.table();
-        table.current.remove(id);
-        table.ended.insert(id.to_owned(), over);
+        table.remove(key);
+        table.ended.remember(key, name, reason, now);
         drop(table);
-        self.delete_saved(id);
+        self.delete_saved(key);
     }
 
-    /// The holds to end, lost or without a client, as `(id, reason)`.
-    pub(crate) fn holds_to_end(&self, now: Moment) -> Vec<(String, String)> {
+    /// The holds to end, lost or without a client, with the reason.
+    pub(crate) fn holds_to_end(&self, now: Moment) -> Vec<(HoldKey, String)> {
         let mut table = self.table();
-        table.ended.retain(|_, over| now < over.until);
+        table.ended.forget_old(now);
         let mut found: Vec<_> = table
             .current
             .iter()
-            .filter_map(|(id, held)| {
+            .filter_map(|(key, held)| {
                 let hold = held.hold.as_ref()?;
                 let reason = match hold.deadline().judge(now) {
                     HoldStatus::Lost(loss) => loss.label(),
                     _ if held.client.is_over(now) => "client_gone",
                     _ => return None,
                 };
-                Some((id.clone(), reason.to_owned()))
+                Some((key.clone(), reason.to_owned()))
             })
             .collect();
         // Sorted, so that a simulated run can be repeated exactly.
@@ -246,16 +260,18 @@ impl Holds {
             held.name == *name && hold.is_some_and(|hold| hold.fence_if_any().ok().flatten() == Some(fence))
         };
         // The statement drops the table's lock, which the removal below takes again.
-        let found = self.table().current.iter().find(|(_, held)| is_it(held)).map(|(id, _)| id.clone());
-        if let Some(id) = found {
+        let found = self.table().current.iter().find(|(_, held)| is_it(held)).map(|(key, _)| key.clone());
+        if let Some(key) = found {
             // The lease is gone. Dropping the hold ends it in the background.
-            drop(self.remove(&id, "broken", now));
+            drop(self.remove(&key, "broken", now));
         }
     }
 
     /// Leaves all leases in the store, for the next run to resume.
     pub(crate) fn leave_to_next_run(&self) {
-        for (_, mut held) in self.table().current.drain() {
+        let mut table = self.table();
+        table.by_owner.clear();
+        for (_, mut held) in table.current.drain() {
             // Dropping a hold would release its lease.
             std::mem::forget(held.hold.take());
         }
@@ -267,27 +283,37 @@ impl Holds {
     }
 
     /// The holds whose clients are gone, at the end of the drain.
-    pub(crate) fn without_client(&self, now: Moment) -> Vec<String> {
+    pub(crate) fn without_client(&self, now: Moment) -> Vec<HoldKey> {
         let table = self.table();
         let over = |held: &HoldEntry| held.hold.is_some() && held.client.is_over(now);
         let found = table.current.iter().filter(|(_, held)| over(held));
-        let mut found: Vec<_> = found.map(|(id, _)| id.clone()).collect();
+        let mut found: Vec<_> = found.map(|(key, _)| key.clone()).collect();
         found.sort_unstable();
         found
     }
 }
 
 impl HoldTable {
-    fn remember(&mut self, id: &str, held: HoldEntry, reason: &str, now: Moment) {
-        if self.ended.len() < MAX_HOLDS {
-            let over = EndedHold {
-                name: held.name,
-                owner: held.owner,
-                reason: reason.to_owned(),
-                until: now + ENDED_HOLD_RETENTION,
-            };
-            self.ended.insert(id.to_owned(), over);
+    fn insert(&mut self, key: &HoldKey, held: HoldEntry) {
+        if self.current.insert(key.clone(), held).is_none() {
+            *self.by_owner.entry(key.owner.clone()).or_default() += 1;
         }
+    }
+
+    fn remove(&mut self, key: &HoldKey) -> Option<HoldEntry> {
+        let held = self.current.remove(key)?;
+        if let Some(holds) = self.by_owner.get_mut(&key.owner) {
+            *holds -= 1;
+            if *holds == 0 {
+                self.by_owner.remove(&key.owner);
+            }
+        }
+        Some(held)
+    }
+
+    /// The response for an id without a current hold.
+    fn end_of(&self, key: &HoldKey) -> Refusal {
+        self.ended.get(key).map_or_else(no_such_hold, |over| over.refusal())
     }
 }
 
@@ -322,11 +348,5 @@ impl HoldEntry {
             asked_to_release: self.release_request.clone(),
         };
         Some(Ok(view.with_times(self.client.remaining(&deadline, now), deadline.proven_for(now))))
-    }
-}
-
-impl EndedHold {
-    fn refusal(&self) -> Refusal {
-        hold_over(&self.name, &self.reason)
     }
 }

@@ -29,7 +29,7 @@ pub(crate) async fn resume_holds(app: &Arc<App>) {
         if let Ok(name) = Name::new(&row.name)
             && let Ok(held) = entry_from_row(app, row, &name)
         {
-            app.holds.restore(&row.id, held);
+            app.holds.restore(&row.key(), held);
         }
     }
     // In parallel: each hold may wait for the store for as long as its TTL.
@@ -52,13 +52,13 @@ async fn resume_one(app: &Arc<App>, row: SavedHold) {
             tracing::info!(%name, id = row.id, "a hold of the last life goes on");
             // The client could not send heartbeats while the daemon was down, so its time starts
             // now.
-            app.holds.activate(&row.id, hold, app.clock.now());
+            app.holds.activate(&row.key(), hold, app.clock.now());
         }
         Ok(None) => {
             tracing::warn!(%name, id = row.id, "a hold of the last life is lost");
-            app.holds.mark_lost(&row.id, name, row.owner, "daemon_down", app.clock.now());
+            app.holds.mark_lost(&row.key(), name, "daemon_down", app.clock.now());
         }
-        Err(_) => app.holds.mark_lost(&row.id, name, row.owner, "policy_gone", app.clock.now()),
+        Err(_) => app.holds.mark_lost(&row.key(), name, "policy_gone", app.clock.now()),
     }
 }
 
@@ -98,7 +98,6 @@ fn entry_from_row(app: &App, row: &SavedHold, name: &Name) -> Result<HoldEntry, 
     Ok(HoldEntry {
         hold: None,
         name: name.clone(),
-        owner: row.owner.clone(),
         holder: row.holder.clone(),
         class: row.class.clone(),
         // No run can have promised the client more than a heartbeat interval, whatever the policy

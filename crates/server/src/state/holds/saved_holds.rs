@@ -3,7 +3,7 @@
 use leasehold::Fence;
 use rusqlite::{Connection, params};
 
-use super::Holds;
+use super::{HoldKey, Holds};
 
 /// What the next run needs to resume a hold.
 #[derive(Debug, Clone)]
@@ -20,6 +20,12 @@ pub(crate) struct SavedHold {
     pub(crate) heartbeat_ms: u64,
     /// Time of the grant: wall clock, microseconds.
     pub(crate) since: i64,
+}
+
+impl SavedHold {
+    pub(crate) fn key(&self) -> HoldKey {
+        HoldKey::new(&self.owner, &self.id)
+    }
 }
 
 impl Holds {
@@ -40,10 +46,10 @@ impl Holds {
     }
 
     /// Deletes the row of an ended hold.
-    pub(crate) fn delete_saved(&self, id: &str) {
-        let id = id.to_owned();
+    pub(crate) fn delete_saved(&self, key: &HoldKey) {
+        let key = key.clone();
         self.state_db.write_later(move |db| {
-            let _ = db.execute("DELETE FROM hold WHERE id = ?1", params![id]);
+            let _ = db.execute("DELETE FROM hold WHERE owner = ?1 AND id = ?2", params![key.owner, key.id]);
         });
     }
 
@@ -134,7 +140,6 @@ mod tests {
         HoldEntry {
             hold: None,
             name: Name::new("job:1").unwrap(),
-            owner: "w1".to_owned(),
             holder: "w1".to_owned(),
             class: "workflow".to_owned(),
             client: HeartbeatDeadline::new(
@@ -154,7 +159,7 @@ mod tests {
     async fn the_newer_lease_stays_in_the_file_in_any_order() {
         for held_up in [true, false] {
             let holds = Holds::new(Arc::new(StateDb::open(None).unwrap()));
-            assert!(holds.reserve("h1", held(), Moment::ZERO).is_ok());
+            assert!(holds.reserve(&HoldKey::new("w1", "h1"), held(), 1, Moment::ZERO).is_ok());
             let (first, second) = (row("first", 7), row("second", 8));
             if held_up {
                 holds.save_retaken(second);

@@ -19,12 +19,12 @@ pub(crate) async fn watch_holds(app: Arc<App>) {
     loop {
         let now = app.clock.now();
         app.client_leases.expire(now);
-        for (id, reason) in app.holds.holds_to_end(now) {
-            let Some((hold, name)) = app.holds.remove(&id, &reason, now) else {
+        for (key, reason) in app.holds.holds_to_end(now) {
+            let Some((hold, name)) = app.holds.remove(&key, &reason, now) else {
                 continue;
             };
             let fence = hold.fence_if_any().ok().flatten();
-            tracing::warn!(%name, id, reason, "a hold that the daemon kept is over");
+            tracing::warn!(%name, id = key.id, reason, "a hold that the daemon kept is over");
             app.audit.record(
                 AuditEntry::new("end", &Principal::new("daemon", []))
                     .name(&name)

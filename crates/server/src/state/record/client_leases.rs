@@ -18,6 +18,7 @@ use leasehold_core::deadline::latest_expiry;
 use leasehold_core::{Deadline, Token};
 
 use super::{EventSubject, Recorder};
+use crate::problem::Refusal;
 
 // Bounds memory. Leases beyond it are served all the same, but cause no events.
 const MAX_FOLLOWED_LEASES: usize = 200_000;
@@ -25,11 +26,59 @@ const MAX_FOLLOWED_LEASES: usize = 200_000;
 /// The followed leases, by token.
 pub(crate) struct ClientLeases {
     recorder: Arc<Recorder>,
-    table: Mutex<HashMap<String, FollowedLease>>,
+    table: Mutex<LeaseTable>,
+}
+
+#[derive(Default)]
+struct LeaseTable {
+    by_token: HashMap<String, FollowedLease>,
+    /// The number of leases of each identity. Entries at zero are removed.
+    by_owner: HashMap<Arc<str>, usize>,
+}
+
+impl LeaseTable {
+    fn insert(&mut self, token: &str, lease: FollowedLease) {
+        if self.by_token.len() >= MAX_FOLLOWED_LEASES {
+            return;
+        }
+        *self.by_owner.entry(Arc::clone(&lease.owner)).or_default() += 1;
+        if let Some(before) = self.by_token.insert(token.to_owned(), lease) {
+            self.count_out(&before.owner);
+        }
+    }
+
+    fn remove(&mut self, token: &str) -> Option<FollowedLease> {
+        let lease = self.by_token.remove(token)?;
+        self.count_out(&lease.owner);
+        Some(lease)
+    }
+
+    fn retain(&mut self, keep: impl Fn(&FollowedLease) -> bool) {
+        let mut owners = Vec::new();
+        self.by_token.retain(|_, lease| {
+            let stays = keep(lease);
+            if !stays {
+                owners.push(Arc::clone(&lease.owner));
+            }
+            stays
+        });
+        owners.iter().for_each(|owner| self.count_out(owner));
+    }
+
+    fn count_out(&mut self, owner: &str) {
+        if let Some(leases) = self.by_owner.get_mut(owner) {
+            *leases -= 1;
+            if *leases == 0 {
+                self.by_owner.remove(owner);
+            }
+        }
+    }
 }
 
 struct FollowedLease {
     id: u64,
+    /// The identity that acquired it, or renewed it first through this daemon.
+    owner: Arc<str>,
     name: Name,
     class: String,
     holder: Holder,
@@ -67,13 +116,29 @@ impl ClientLeases {
         Self { recorder, table: Mutex::default() }
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<String, FollowedLease>> {
+    /// Refuses a new lease of an identity that has as many as it may have.
+    pub(crate) fn check_quota(&self, who: &str, token: &Token, quota: usize) -> Result<(), Refusal> {
+        let table = self.table();
+        let full = table.by_owner.get(who).is_some_and(|leases| *leases >= quota);
+        if full && !table.by_token.contains_key(token.expose()) {
+            return Err(Refusal::quota_reached("locks", quota));
+        }
+        Ok(())
+    }
+
+    /// Whether this token holds a lease that was granted or renewed here.
+    pub(crate) fn knows(&self, token: &Token) -> bool {
+        self.table().by_token.contains_key(token.expose())
+    }
+
+    fn table(&self) -> MutexGuard<'_, LeaseTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the outcome of an acquire.
     pub(crate) fn acquired(
         &self,
+        who: &str,
         request: &AcquireRequest,
         answer: &Result<AcquireResponse, StoreError>,
         took: Duration,
@@ -97,6 +162,7 @@ impl ClientLeases {
             Ok(AcquireResponse::Granted(grant)) => {
                 let mut lease = FollowedLease {
                     id: 0,
+                    owner: who.into(),
                     name: request.names.first().clone(),
                     class: request.token.class().to_owned(),
                     holder: holder.clone(),
@@ -106,7 +172,7 @@ impl ClientLeases {
                     release_request: None,
                 };
                 let mut table = self.table();
-                if let Some(known) = table.get_mut(request.token.expose())
+                if let Some(known) = table.by_token.get_mut(request.token.expose())
                     && known.fence == grant.fence
                 {
                     // A repeated acquire returned the same grant: no new event.
@@ -116,9 +182,7 @@ impl ClientLeases {
                 lease.id = self.recorder.next_client_hold_id();
                 let what = EventKind::Acquired { took, waited, takeover: None, behind_debt: None };
                 self.recorder.record(&lease.subject(), what);
-                if table.len() < MAX_FOLLOWED_LEASES {
-                    table.insert(request.token.expose().to_owned(), lease);
-                }
+                table.insert(request.token.expose(), lease);
                 return;
             }
             // A queued waiter will ask again or withdraw; only the final outcome is an event.
@@ -136,6 +200,7 @@ impl ClientLeases {
     /// release.
     pub(crate) fn renewed(
         &self,
+        who: &str,
         renewal: &RenewRequest,
         result: &Result<RenewResponse, StoreError>,
         took: Duration,
@@ -143,11 +208,11 @@ impl ClientLeases {
     ) -> Option<String> {
         let mut table = self.table();
         let key = renewal.token.expose();
-        let known = table.get(key).is_some_and(|lease| lease.fence == renewal.fence);
+        let known = table.by_token.get(key).is_some_and(|lease| lease.fence == renewal.fence);
         if !known {
             // Granted elsewhere or before a restart. Follow it from now on, if the store confirms
             // that it is owned.
-            let mut lease = self.lease_from_renewal(renewal, now)?;
+            let mut lease = lease_from_renewal(who, renewal, now)?;
             if !matches!(result, Ok(RenewResponse::Extended { .. })) {
                 lease.id = 0;
                 self.record_renew_failure(&lease.subject(), result);
@@ -155,11 +220,9 @@ impl ClientLeases {
             }
             lease.id = self.recorder.next_client_hold_id();
             self.recorder.record(&lease.subject(), EventKind::Resumed { age: Duration::ZERO });
-            if table.len() < MAX_FOLLOWED_LEASES {
-                table.insert(key.to_owned(), lease);
-            }
+            table.insert(key, lease);
         }
-        let lease = table.get_mut(key)?;
+        let lease = table.by_token.get_mut(key)?;
         match result {
             Ok(RenewResponse::Extended { .. }) => {
                 let left = lease.deadline.remaining(now).as_secs_f64() / renewal.store_ttl().as_secs_f64();
@@ -188,19 +251,6 @@ impl ClientLeases {
             Ok(_) => EventKind::NotOwned { op: LeaseOp::Renew },
         };
         self.recorder.record(about, what);
-    }
-
-    fn lease_from_renewal(&self, renewal: &RenewRequest, now: Moment) -> Option<FollowedLease> {
-        Some(FollowedLease {
-            id: 0,
-            name: renewal.names.first().clone(),
-            class: renewal.token.class().to_owned(),
-            holder: holder(&renewal.token)?,
-            fence: renewal.fence,
-            since: now,
-            deadline: stored_until(now, renewal.store_ttl()),
-            release_request: None,
-        })
     }
 
     /// Records the result of a release. With `undo` the lease may never have been granted, so *not
@@ -238,7 +288,7 @@ impl ClientLeases {
 
     /// Records the leases that were not renewed in time as abandoned.
     pub(crate) fn expire(&self, now: Moment) {
-        self.table().retain(|_, lease| {
+        self.table().retain(|lease| {
             let HoldStatus::Lost(reason) = lease.deadline.judge(now) else { return true };
             let what = EventKind::Abandoned { reason, held: now.since(lease.since) };
             self.recorder.record(&lease.subject(), what);
@@ -248,7 +298,7 @@ impl ClientLeases {
 
     /// Asks the holder of this grant to release; it learns so at its next renewal.
     pub(crate) fn ask_to_release(&self, name: &Name, fence: Fence, why: &str) {
-        for lease in self.table().values_mut() {
+        for lease in self.table().by_token.values_mut() {
             if lease.fence == fence && lease.name == *name {
                 lease.release_request = Some(why.to_owned());
             }
@@ -257,8 +307,22 @@ impl ClientLeases {
 
     /// Stops following a grant that an operator broke. The break is already an event.
     pub(crate) fn broken(&self, name: &Name, fence: Fence) {
-        self.table().retain(|_, lease| lease.fence != fence || lease.name != *name);
+        self.table().retain(|lease| lease.fence != fence || lease.name != *name);
     }
+}
+
+fn lease_from_renewal(who: &str, renewal: &RenewRequest, now: Moment) -> Option<FollowedLease> {
+    Some(FollowedLease {
+        id: 0,
+        owner: who.into(),
+        name: renewal.names.first().clone(),
+        class: renewal.token.class().to_owned(),
+        holder: holder(&renewal.token)?,
+        fence: renewal.fence,
+        since: now,
+        deadline: stored_until(now, renewal.store_ttl()),
+        release_request: None,
+    })
 }
 
 fn holder(token: &Token) -> Option<Holder> {
@@ -268,6 +332,6 @@ fn holder(token: &Token) -> Option<Holder> {
 impl fmt::Debug for ClientLeases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The keys are tokens, so they must not be printed.
-        f.debug_struct("Kept").field("leases", &self.table().len()).finish()
+        f.debug_struct("Kept").field("leases", &self.table().by_token.len()).finish()
     }
 }

@@ -34,7 +34,8 @@ pub(crate) enum HoldEnd {
 /// Selects rows of the history.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HistoryFilter {
-    pub(crate) prefix: String,
+    /// A name must begin with one of these; empty selects nothing.
+    pub(crate) prefixes: Vec<String>,
     pub(crate) before: Option<u64>,
     pub(crate) limit: usize,
 }
@@ -158,45 +159,38 @@ impl History {
         });
     }
 
-    /// Reads rows, newest first, that `seen` admits.
+    /// Reads rows, newest first, whose names begin with one of the filter's prefixes and that `seen`
+    /// admits.
     pub(crate) async fn read(
         &self,
         wanted: HistoryFilter,
         seen: impl Fn(&Name) -> bool + Send + 'static,
     ) -> Result<Vec<HoldRecord>, String> {
+        if wanted.prefixes.is_empty() {
+            return Ok(Vec::new());
+        }
         self.state_db
             .read(move |db| {
-                let mut rows = Vec::new();
-                // No LIMIT in the query: rows that the caller may not read are skipped, and must
-                // not count.
-                let mut statement = db.prepare_cached(
+                // In SQL, which compares names without copying rows: a caller may see few of them.
+                let begins = vec!["substr(name, 1, length(?)) = ?"; wanted.prefixes.len()].join(" OR ");
+                // No LIMIT: scopes compare whole segments, so `seen` drops some of the rows that begin
+                // right. Pruning bounds the rows that are looked at.
+                let mut statement = db.prepare_cached(&format!(
                     "SELECT seq, name, class, holder, fence, since, until, ended, why FROM history
-                     WHERE seq < ?1 ORDER BY seq DESC",
-                )?;
+                     WHERE seq < ? AND ({begins}) ORDER BY seq DESC",
+                ))?;
                 let before = wanted.before.map_or(i64::MAX, to_i64);
-                let mut found = statement.query(params![before])?;
+                let prefixes = wanted.prefixes.iter().flat_map(|prefix| [prefix, prefix]);
+                let prefixes = prefixes.map(|prefix| rusqlite::types::Value::from(prefix.clone()));
+                let values = std::iter::once(rusqlite::types::Value::from(before)).chain(prefixes);
+                let mut found = statement.query(rusqlite::params_from_iter(values))?;
+                let mut rows = Vec::new();
                 while let Some(row) = found.next()? {
                     let name: String = row.get(1)?;
-                    let mine =
-                        name.starts_with(&wanted.prefix) && Name::new(&name).is_ok_and(|name| seen(&name));
-                    // Filtered here and not in SQL: scopes compare whole segments, which LIKE
-                    // cannot express.
-                    if !mine {
+                    if !Name::new(&name).is_ok_and(|name| seen(&name)) {
                         continue;
                     }
-                    rows.push(HoldRecord {
-                        seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
-                        name,
-                        class: row.get(2)?,
-                        holder: row.get(3)?,
-                        fence: row
-                            .get::<_, Option<i64>>(4)?
-                            .and_then(|fence| Fence::new(u64::try_from(fence).ok()?)),
-                        from: format_micros(row.get(5)?),
-                        to: row.get::<_, Option<i64>>(6)?.map(format_micros),
-                        ended: row.get(7)?,
-                        why: row.get(8)?,
-                    });
+                    rows.push(read_record(row, name)?);
                     if rows.len() == wanted.limit {
                         break;
                     }
@@ -205,6 +199,21 @@ impl History {
             })
             .await
     }
+}
+
+fn read_record(row: &rusqlite::Row<'_>, name: String) -> rusqlite::Result<HoldRecord> {
+    let fence: Option<i64> = row.get(4)?;
+    Ok(HoldRecord {
+        seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
+        name,
+        class: row.get(2)?,
+        holder: row.get(3)?,
+        fence: fence.and_then(|fence| Fence::new(u64::try_from(fence).ok()?)),
+        from: format_micros(row.get(5)?),
+        to: row.get::<_, Option<i64>>(6)?.map(format_micros),
+        ended: row.get(7)?,
+        why: row.get(8)?,
+    })
 }
 
 fn prune(db: &Connection) {

@@ -23,6 +23,12 @@ fn a_database_of_an_earlier_version_is_migrated() {
         Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
     });
     assert_eq!(known.unwrap(), (7, String::new()));
+    // Finding 22 of the security review: another owner may use the same id.
+    db.execute("INSERT INTO hold (id, owner, name, class, holder, fence, heartbeat_ms, since) VALUES ('h1', 'p', 'job:2', 'scheduler', 'w', 8, 500, 1)", [])
+        .unwrap();
+    prepare_tables(&db).unwrap();
+    let rows = db.query_row("SELECT count(*) FROM hold WHERE id = 'h1'", [], |row| row.get::<_, i64>(0));
+    assert_eq!(rows, Ok(2));
 }
 
 /// A database file with two connections. A row in `child` without a parent fails only at COMMIT,
@@ -108,4 +114,42 @@ async fn failed_commits_are_not_confirmed() {
     // The writer continues after a failed transaction.
     let after = ledger.write_confirmed(|db| db.execute("INSERT INTO parent DEFAULT VALUES", [])).await;
     assert_eq!((after, count_rows(&second)), (Ok(1), 1));
+}
+
+/// Finding 10 of the security review: history queries ran in the transaction that confirms holds.
+#[tokio::test]
+async fn finding_10_a_write_is_confirmed_while_reads_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    let db = Arc::new(StateDb::open(Some(folder.path())).unwrap());
+    let (started, has_started) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let blocked = tokio::spawn({
+        let db = Arc::clone(&db);
+        async move {
+            db.read(move |db| {
+                started.send(db.is_readonly("main")).unwrap();
+                // Holds the reader until the test drops the other end.
+                let _ = may_go_on.recv();
+                Ok(())
+            })
+            .await
+        }
+    });
+    let read_only = tokio::task::spawn_blocking(move || has_started.recv()).await.unwrap();
+    assert_eq!(read_only.unwrap(), Ok(true));
+    let count = |db: &Connection| db.query_row("SELECT count(*) FROM policy_change", [], |row| row.get(0));
+    let waiting = tokio::spawn({
+        let db = Arc::clone(&db);
+        async move { db.read(count).await }
+    });
+    let insert = "INSERT INTO policy_change (at, class, change) VALUES (1, 'c', 'x')";
+    db.write_confirmed(move |db| db.execute(insert, [])).await.unwrap();
+    assert!(!blocked.is_finished() && !waiting.is_finished());
+    drop(go_on);
+    blocked.await.unwrap().unwrap();
+    waiting.await.unwrap().unwrap();
+    // A read sees what was queued before it, although it is on another connection.
+    db.write_later(move |db| drop(db.execute(insert, [])));
+    assert_eq!(db.read::<i64>(count).await.unwrap(), 2);
 }

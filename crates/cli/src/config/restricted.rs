@@ -1,0 +1,130 @@
+//! Settings that only a trusted file may set, and what a verb does when a file is not trusted.
+//!
+//! A store's URL decides where passwords and tokens are sent, and `audit_file` which file is written. A folder's
+//! `leasehold.toml` comes from others, so it may not decide either before the user has read it.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use leasehold_core::shell;
+
+use super::{LayerSettings, Settings};
+use crate::message::print_message;
+
+/// What a verb does with the store that the settings select.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreUse {
+    /// It reads, or the store comes from elsewhere: ignored settings are reported.
+    Inspect,
+    /// It changes the store: on another store than the user expects, it would do harm.
+    Change,
+    /// It relies on other processes being excluded.
+    Exclude,
+}
+
+/// A setting that was not taken because its file is not trusted.
+#[derive(Debug, Clone)]
+pub(crate) struct IgnoredSetting {
+    pub(crate) key: &'static str,
+    /// File and line.
+    pub(crate) origin: String,
+    pub(crate) file: PathBuf,
+    pub(crate) reason: DistrustReason,
+}
+
+/// Why a file is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DistrustReason {
+    /// The folder's file, and it was never trusted.
+    NotTrusted,
+    /// The folder's file, and it was trusted with other content.
+    Changed,
+    /// The user's or the system's file, and another user could have written it.
+    ForeignWriter(&'static str),
+}
+
+impl DistrustReason {
+    fn text(&self) -> &'static str {
+        match self {
+            Self::NotTrusted => "is not trusted",
+            Self::Changed => "was changed since it was trusted",
+            Self::ForeignWriter(reason) => reason,
+        }
+    }
+}
+
+impl IgnoredSetting {
+    pub(crate) fn reason_text(&self) -> String {
+        format!("the file {}", self.reason.text())
+    }
+
+    /// The command that makes the file trusted, once the user has read it.
+    fn remedy(&self) -> String {
+        let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
+        let quoted = shell::quote(&file.display().to_string());
+        match self.reason {
+            DistrustReason::NotTrusted | DistrustReason::Changed => {
+                format!("leasehold config trust {quoted}")
+            }
+            DistrustReason::ForeignWriter(_) => format!("chown \"$(id -u)\" {quoted} && chmod go-w {quoted}"),
+        }
+    }
+}
+
+impl LayerSettings {
+    /// Takes the restricted settings out: key and origin of each.
+    pub(super) fn take_restricted(&mut self) -> Vec<(&'static str, String)> {
+        let store = self.store.take().map(|store| ("store", store.origin));
+        let audit_file = self.audit_file.take().map(|file| ("audit_file", file.origin));
+        store.into_iter().chain(audit_file).collect()
+    }
+
+    /// Whether this layer sets a restricted setting.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        match key {
+            "store" => self.store.is_some(),
+            _ => self.audit_file.is_some(),
+        }
+    }
+}
+
+impl Settings {
+    /// Reports ignored settings once, or refuses to go on without them.
+    ///
+    /// # Errors
+    /// The verb would use another store than the file names, or a store that excludes no other process.
+    pub(super) fn check_store_use(&self, store_use: StoreUse) -> anyhow::Result<()> {
+        if let Some(ignored) = self.ignored.iter().find(|one| one.key == "store")
+            && store_use != StoreUse::Inspect
+        {
+            bail!(
+                "{} names a store, and the file {}: this command would act on another store\n\
+                 read it and run `{}`\n\
+                 or name the store with --store or LEASEHOLD_STORE",
+                ignored.origin,
+                ignored.reason.text(),
+                ignored.remedy()
+            );
+        }
+        if let Some(first) = self.ignored.first() {
+            let keys: Vec<_> =
+                self.ignored.iter().map(|one| format!("{} ({})", one.key, one.origin)).collect();
+            print_message(&format!(
+                "{} {}; ignored: {}\nread it and run `{}` to use these settings",
+                first.file.display(),
+                first.reason.text(),
+                keys.join(", "),
+                first.remedy()
+            ));
+        }
+        let from_file = !matches!(self.store.origin.as_str(), "command line" | "LEASEHOLD_STORE" | "default");
+        if store_use == StoreUse::Exclude && from_file && self.store.value.starts_with("memory:") {
+            bail!(
+                "{} says store = \"memory:\", which is in one process only: two commands would not exclude each other\n\
+                 name a store that processes share, e.g. sqlite:PATH; or say --store memory: if one process is enough",
+                self.store.origin
+            );
+        }
+        Ok(())
+    }
+}

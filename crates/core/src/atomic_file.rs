@@ -1,0 +1,260 @@
+//! Files that appear under their name complete or not at all, and never through a link.
+//!
+//! A predictable temporary name in a folder that others can write is a trap: a link planted there would lead the write
+//! to another file. Names here are random, and creation fails if anything has the name.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::rng::{OsRandom, RandomExt};
+
+/// Who may read a file that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileAccess {
+    /// Only the owner: 0600.
+    Private,
+    /// Only the owner: 0600. A file that exists keeps its mode and its owner: a service of another user must still be
+    /// able to read what root has changed.
+    PrivateKept,
+    /// Every user of the machine, whatever the umask is: 0644. A file that exists keeps its mode.
+    WorldReadable,
+    /// As the umask says. A file that exists keeps its mode.
+    Umask,
+}
+
+impl FileAccess {
+    fn creation_mode(self) -> u32 {
+        match self {
+            Self::Private | Self::PrivateKept => 0o600,
+            Self::WorldReadable => 0o644,
+            Self::Umask => 0o666,
+        }
+    }
+}
+
+/// Creates a file that must not exist yet. A link of that name counts as existing.
+///
+/// # Errors
+/// The name is taken, or the folder does not allow it.
+pub fn create(path: &Path, access: FileAccess) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(access.creation_mode()).custom_flags(no_follow());
+    let file = options.open(path)?;
+    if access == FileAccess::WorldReadable {
+        file.set_permissions(Permissions::from_mode(access.creation_mode()))?;
+    }
+    Ok(file)
+}
+
+/// Opens a private file to append to it, or creates it.
+///
+/// # Errors
+/// The name is a link, or the file or its folder does not allow it.
+pub fn append_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(no_follow());
+    options.open(path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => io::Error::other("it is a link; name the file itself"),
+        _ => error,
+    })
+}
+
+fn no_follow() -> i32 {
+    i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default()
+}
+
+/// Replaces a file, or creates it: readers see the old content or the new one. A link is replaced, not followed.
+///
+/// # Errors
+/// The folder or the disk does not allow it; the old file is unchanged then.
+pub fn replace(path: &Path, access: FileAccess, content: &[u8]) -> io::Result<()> {
+    replace_with(path, access, |file| file.write_all(content))
+}
+
+/// Like [`replace`], and the content survives a crash of the machine.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_durably(path: &Path, access: FileAccess, content: &[u8]) -> io::Result<()> {
+    replace_with(path, access, |file| {
+        file.write_all(content)?;
+        file.sync_all()
+    })?;
+    sync_folder(path)
+}
+
+/// The folder of a file; `.` for a bare name.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the names in the folder of `path` durable: without it, a crash of the machine could undo a rename.
+///
+/// # Errors
+/// The folder cannot be opened, or the disk failed.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
+}
+
+/// Like [`replace`], for content that is written piece by piece.
+///
+/// # Errors
+/// As [`replace`], and what `write` returns.
+pub fn replace_with(
+    path: &Path,
+    access: FileAccess,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    if is_output_device(path) {
+        return write(&mut OpenOptions::new().write(true).open(path)?);
+    }
+    // In the same folder: a rename is atomic only within one file system.
+    let temporary = path.with_file_name(format!(".leasehold-{:032x}", OsRandom.wide()));
+    let mut file = create(&temporary, access)?;
+    let written = (|| {
+        if access != FileAccess::Private
+            && let Some(old) = file_metadata(path)
+        {
+            let new = file.metadata()?;
+            if access == FileAccess::PrivateKept && (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+                fchown(&file, Some(old.uid()), Some(old.gid()))?;
+            }
+            file.set_permissions(Permissions::from_mode(old.permissions().mode() & 0o777))?;
+        }
+        write(&mut file)?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// What is known of a regular file; not of a file behind a link.
+fn file_metadata(path: &Path) -> Option<fs::Metadata> {
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)
+}
+
+/// `/dev/stdout`, `/dev/null` and the pipes of `>(command)`: they cannot be replaced by a rename.
+fn is_output_device(path: &Path) -> bool {
+    let is_stream = |meta: fs::Metadata| meta.file_type().is_char_device() || meta.file_type().is_fifo();
+    // Only below /dev: elsewhere a planted link could name a device.
+    path.starts_with("/dev") && fs::metadata(path).is_ok_and(is_stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn links_are_replaced_and_modes_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, secret) = (folder.path().join("out"), folder.path().join("secret"));
+        fs::write(&secret, "secret").unwrap();
+        fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        assert_eq!(
+            create(&path, FileAccess::Private).unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists,
+            "a link counts as existing"
+        );
+        assert!(append_private(&path).unwrap_err().to_string().contains("it is a link"));
+        replace(&path, FileAccess::WorldReadable, b"one").unwrap();
+        assert_eq!((fs::read_to_string(&secret).unwrap().as_str(), mode(&secret)), ("secret", 0o600));
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(mode(&path), 0o644);
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        replace(&path, FileAccess::Umask, b"two").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("two", 0o640));
+        replace_durably(&path, FileAccess::Private, b"three").unwrap();
+        assert_eq!(mode(&path), 0o600);
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        replace_durably(&path, FileAccess::PrivateKept, b"four").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("four", 0o640));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file stays");
+    }
+
+    #[test]
+    fn a_kept_file_keeps_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.toml");
+        replace(&path, FileAccess::PrivateKept, b"one").unwrap();
+        assert_eq!(mode(&path), 0o600);
+        // Only root can give a file away; any other user has nothing to keep.
+        let given = std::os::unix::fs::chown(&path, Some(65534), Some(65533)).is_ok();
+        replace(&path, FileAccess::PrivateKept, b"two").unwrap();
+        let (meta, own) = (fs::metadata(&path).unwrap(), fs::metadata(folder.path()).unwrap());
+        let expected = if given { (65534, 65533) } else { (own.uid(), own.gid()) };
+        assert_eq!((meta.uid(), meta.gid(), mode(&path)), (expected.0, expected.1, 0o600));
+        replace(&path, FileAccess::Umask, b"three").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().uid(), own.uid(), "only a private file is given back");
+        let _ = std::os::unix::fs::chown(&path, Some(65534), Some(65533));
+        replace(&path, FileAccess::Private, b"four").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().uid(), own.uid(), "a private file becomes the writer's");
+    }
+
+    #[test]
+    fn the_folder_of_a_bare_name_is_the_current_one() {
+        assert_eq!(folder_of(Path::new("a")), Path::new("."));
+        assert_eq!(folder_of(Path::new("/x/a")), Path::new("/x"));
+        assert!(sync_folder(Path::new("/no such folder/a")).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        sync_folder(&folder.path().join("not there")).unwrap();
+    }
+
+    #[test]
+    fn a_failed_write_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        replace(&path, FileAccess::Umask, b"old").unwrap();
+        let failed = replace_with(&path, FileAccess::Umask, |file| {
+            file.write_all(b"half")?;
+            Err(io::Error::other("disk full"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "disk full");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn output_devices_are_written_to() {
+        // A pipe, not /dev/null: a mistake in this code would replace that one for the whole machine.
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        replace(Path::new(&path), FileAccess::Umask, b"x").unwrap();
+        drop(writer);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+        assert_eq!(text, "x");
+    }
+
+    #[test]
+    fn a_link_to_a_device_is_replaced_outside_of_dev() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        replace(&path, FileAccess::Umask, b"x").unwrap();
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x");
+    }
+
+    #[test]
+    fn the_umask_counts_where_it_should() {
+        let folder = tempfile::tempdir().unwrap();
+        let (by_umask, ours) = (folder.path().join("by umask"), folder.path().join("ours"));
+        File::create(&by_umask).unwrap();
+        replace(&ours, FileAccess::Umask, b"x").unwrap();
+        assert_eq!(mode(&ours), mode(&by_umask));
+    }
+}

@@ -1,0 +1,85 @@
+//! Grants written before submitting, working and approving were rights of their own: `hold` and `admin`
+//! allowed more then. The daemon names each of them at its start.
+
+use super::{Grant, Principal, Right};
+
+/// What each kind's grants of an earlier version allowed: the kind, the right that allowed it, what it was,
+/// and what to add. `SCOPE` stands for the grant's scope.
+const LOST: &[(&str, Right, &str, &str)] = &[
+    (
+        "job",
+        Right::Hold,
+        "submit and cancel jobs, work on them, or decide about approvals",
+        "submit:SCOPE with submit:topic, work:SCOPE or approve:SCOPE",
+    ),
+    (
+        "run",
+        Right::Hold,
+        "start, cancel and rerun runs",
+        "submit:SCOPE with submit:workflow, submit:org and submit:topic",
+    ),
+    ("job", Right::Admin, "submit into every topic", "submit:topic"),
+    (
+        "run",
+        Right::Admin,
+        "start every workflow for every organisation",
+        "submit:workflow, submit:org and submit:topic",
+    ),
+    ("workflow", Right::Admin, "define steps for every topic", "submit:topic"),
+];
+
+/// One warning for each grant of this principal that allows less than in an earlier version. A principal
+/// with one of the newer rights was looked at since, so nothing is said about it.
+pub(crate) fn warnings(who: &Principal) -> Vec<String> {
+    let newer = [Right::Submit, Right::Work, Right::Approve, Right::Define, Right::Command];
+    if who.grants().iter().any(|grant| newer.contains(&grant.right)) {
+        return Vec::new();
+    }
+    who.grants().iter().filter_map(|grant| warning(who.id(), grant)).collect()
+}
+
+fn warning(id: &str, grant: &Grant) -> Option<String> {
+    if *grant == Grant::everything() {
+        return None;
+    }
+    let lost: Vec<_> = LOST
+        .iter()
+        .filter(|(kind, right, ..)| *right == grant.right && grant.scope.meets_namespace(kind))
+        .map(|(.., what, add)| {
+            let add = add.replace("SCOPE", &grant.scope.to_string());
+            format!("does not allow to {what} any more: add {add}")
+        })
+        .collect();
+    (!lost.is_empty()).then(|| format!("the grant {grant} of {id} {}", lost.join("; it ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(grants: &[&str]) -> Vec<String> {
+        let grants: Vec<Grant> = grants.iter().map(|grant| grant.parse().unwrap()).collect();
+        warnings(&Principal::new("ci", grants))
+    }
+
+    #[test]
+    fn a_grant_that_lost_something_is_named_with_what_to_add() {
+        assert_eq!(
+            warned(&["hold:job:acme", "read:*", "hold:deploy"]),
+            [
+                "the grant hold:job:acme of ci does not allow to submit and cancel jobs, work on them, or decide about approvals any more: \
+                 add submit:job:acme with submit:topic, work:job:acme or approve:job:acme"
+            ]
+        );
+        let all = warned(&["hold:*"]);
+        assert!(all.len() == 1 && all[0].contains("work:*") && all[0].contains("rerun"), "{all:?}");
+        assert!(warned(&["admin:workflow"])[0].contains("submit:topic"));
+    }
+
+    #[test]
+    fn nothing_is_said_about_grants_that_lost_nothing() {
+        for grants in [&["admin:*"][..], &["hold:deploy", "read:job"], &["hold:job", "work:topic:pay"], &[]] {
+            assert_eq!(warned(grants), [""; 0], "{grants:?}");
+        }
+    }
+}
