@@ -74,7 +74,7 @@ impl DocumentKey {
 }
 
 impl KeySpace {
-    #[cfg(any(feature = "sqlite", feature = "redis"))]
+    #[cfg(feature = "sqlite")]
     pub(crate) const ALL: [Self; 3] = [Self::Unscoped, Self::Scoped, Self::Engine];
 
     /// The name of the space for one kind of documents, as stored.
