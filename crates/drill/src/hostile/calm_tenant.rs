@@ -1,5 +1,6 @@
 //! The tenant whose holds must not suffer: half of them are renewed by their clients, half are kept by
-//! the daemon and need heartbeats.
+//! the daemon and need heartbeats. Beside them it creates and deletes kept holds, which must be on the disk
+//! before they are answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +20,28 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 // A response that takes longer is given up, and the request is sent again on a new connection.
 const TRY_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+// Some ten times what it takes beside the floods on two cores. Behind a full queue of history queries it takes longer.
+const KEPT_HOLD_DEADLINE: Duration = Duration::from_millis(1000);
+const KEPT_HOLD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What became of the renewals.
+/// What became of the renewals, and of the holds that were created and deleted.
 #[derive(Debug, Default)]
-pub(super) struct RenewalCounts {
+pub(super) struct CalmCounts {
     pub(super) done: u64,
     /// Holds that ended, or were not renewed in time.
     pub(super) missed: u64,
     pub(super) retried: u64,
     pub(super) slowest: Duration,
+    /// Kept holds that were created or deleted.
+    pub(super) kept_holds: u64,
+    /// Those that took longer than their deadline, or were refused.
+    pub(super) late_kept_holds: u64,
+    pub(super) slowest_kept_hold: Duration,
 }
 
 /// The running clients.
 pub(super) struct CalmTenant {
-    clients: JoinSet<RenewalCounts>,
+    clients: JoinSet<CalmCounts>,
     stop: CancellationToken,
 }
 
@@ -44,23 +53,64 @@ impl CalmTenant {
             let hold = CalmHold::acquire(Arc::clone(daemon), number).await?;
             clients.spawn(hold.renew_until(stop.clone()));
         }
+        clients.spawn(change_kept_holds(Arc::clone(daemon), stop.clone()));
         Ok(Self { clients, stop })
     }
 
     /// Ends the clients and adds up what they counted.
-    pub(super) async fn stop(mut self) -> RenewalCounts {
+    pub(super) async fn stop(mut self) -> CalmCounts {
         self.stop.cancel();
-        let mut all = RenewalCounts::default();
+        let mut all = CalmCounts::default();
         while let Some(client) = self.clients.join_next().await {
             // A client that panicked has not renewed its hold.
-            let one = client.unwrap_or_else(|_| RenewalCounts { missed: 1, ..RenewalCounts::default() });
+            let one = client.unwrap_or_else(|_| CalmCounts { missed: 1, ..CalmCounts::default() });
             all.done += one.done;
             all.missed += one.missed;
             all.retried += one.retried;
             all.slowest = all.slowest.max(one.slowest);
+            all.kept_holds += one.kept_holds;
+            all.late_kept_holds += one.late_kept_holds;
+            all.slowest_kept_hold = all.slowest_kept_hold.max(one.slowest_kept_hold);
         }
         all
     }
+}
+
+/// Creates and deletes kept holds until `stop`, one after another.
+async fn change_kept_holds(daemon: Arc<DaemonProcess>, stop: CancellationToken) -> CalmCounts {
+    let (mut counts, mut connection) = (CalmCounts::default(), None);
+    'rounds: for number in 0_u64.. {
+        if stop.is_cancelled() {
+            break;
+        }
+        // Ids of ended holds are remembered, so each hold has its own.
+        let id = format!("changed-{number}");
+        let body = format!(r#"{{"id":"{id}","name":"calm:changed","ttl_ms":10000,"heartbeat_ms":10000}}"#);
+        let one = format!("/v1/holds/{id}");
+        let steps = [("POST", "/v1/holds", body.as_str(), 201), ("DELETE", one.as_str(), "", 200)];
+        for (method, path, body, expected) in steps {
+            let began = BootClock.now();
+            let change = async {
+                let connection = match &mut connection {
+                    Some(connection) => connection,
+                    none => none.insert(HttpsConnection::open(&daemon).await?),
+                };
+                connection.request(method, path, Some(&daemon.calm_token), body).await
+            };
+            let changed = run_until(&BootClock, began + TRY_TIMEOUT, change).await;
+            let took = BootClock.now().since(began);
+            let done = matches!(changed, Some(Ok(response)) if response.status == expected);
+            counts.kept_holds += 1;
+            counts.late_kept_holds += u64::from(!done || took > KEPT_HOLD_DEADLINE);
+            counts.slowest_kept_hold = counts.slowest_kept_hold.max(took);
+            if !done {
+                // One failure is enough for the verdict. What became of the hold is not known.
+                break 'rounds;
+            }
+        }
+        run_until(&BootClock, BootClock.now() + KEPT_HOLD_INTERVAL, stop.cancelled()).await;
+    }
+    counts
 }
 
 /// One hold with its own connection.
@@ -97,8 +147,8 @@ impl CalmHold {
     }
 
     /// Renews at an interval until `stop`, or until the hold is lost.
-    async fn renew_until(mut self, stop: CancellationToken) -> RenewalCounts {
-        let mut counts = RenewalCounts::default();
+    async fn renew_until(mut self, stop: CancellationToken) -> CalmCounts {
+        let mut counts = CalmCounts::default();
         let mut renewed_at = BootClock.now();
         while !stop.is_cancelled() {
             run_until(&BootClock, renewed_at + RENEW_INTERVAL, stop.cancelled()).await;
