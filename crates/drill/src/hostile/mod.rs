@@ -91,7 +91,7 @@ pub async fn run(
     for (attack, full) in Attack::ALL {
         let wanted = options.scaled(*full);
         let count = if attack.keeps_connections() { wanted.min(connections) } else { wanted };
-        let result = run_attack(*attack, &daemon, count).await;
+        let result = run_attack(*attack, &daemon, &tenant, count).await;
         let line = findings.add_attack(*attack, wanted, count, &result);
         progress(&line);
         if let Some(crash) = daemon.crash_report() {
@@ -107,15 +107,23 @@ pub async fn run(
 }
 
 /// Runs one attack, watches the daemon meanwhile, and counts its metrics before and after.
-async fn run_attack(attack: Attack, daemon: &Arc<DaemonProcess>, count: usize) -> AttackResult {
+async fn run_attack(
+    attack: Attack,
+    daemon: &Arc<DaemonProcess>,
+    tenant: &CalmTenant,
+    count: usize,
+) -> AttackResult {
     let began = BootClock.now();
     let mut problem = attack.check_target(daemon).await.err();
     let series_before = daemon.metric_series().await;
+    // What came before belongs to no attack.
+    let _ = tenant.take_kept_holds();
     let watch = DaemonWatch::start(daemon);
     let tally = Arc::new(AttackTally::default());
     let open = run_until(&BootClock, began + ATTACK_TIMEOUT, attack.run(daemon, count, &tally)).await;
     // While the attack's connections are still open.
     let watched = watch.stop().await;
+    let kept_holds = tenant.take_kept_holds();
     let cut_off = open.is_none();
     drop(open);
     problem = problem.or_else(|| tally.shortfall(count, attack.least_effective_percent()));
@@ -128,7 +136,16 @@ async fn run_attack(attack: Attack, daemon: &Arc<DaemonProcess>, count: usize) -
     };
     let took = BootClock.now().since(began);
     let resident_mib = daemon.resident_mib().unwrap_or_default();
-    AttackResult { outcome: tally.to_string(), took, cut_off, problem, watched, new_series, resident_mib }
+    AttackResult {
+        outcome: tally.to_string(),
+        took,
+        cut_off,
+        problem,
+        watched,
+        kept_holds,
+        new_series,
+        resident_mib,
+    }
 }
 
 /// Raises the soft limit of open files to the hard one, and returns it.
