@@ -20,9 +20,9 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 // A response that takes longer is given up, and the request is sent again on a new connection.
 const TRY_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-// Most take less than a tenth of it beside the floods on two cores. Behind a full queue of history queries, each takes
+// Most take less than a tenth of it on two cores. Behind a full queue of history queries, each takes
 // longer. One alone can be late: a busy machine runs other processes.
-const KEPT_HOLD_DEADLINE: Duration = Duration::from_millis(500);
+const KEPT_HOLD_DEADLINE: Duration = Duration::from_secs(1);
 const KEPT_HOLD_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What became of the renewals, and of the holds that were created and deleted.

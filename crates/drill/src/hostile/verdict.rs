@@ -144,7 +144,8 @@ impl Findings {
     /// The verdict. A broken promise outranks an attack that had no effect: it may be the reason for that.
     pub(super) fn judge(mut self) -> anyhow::Result<HostileVerdict> {
         if self.broken.is_empty() && !self.problems.is_empty() {
-            bail!("{}the drill could not be run: {}", self.report, self.problems.join("\n"));
+            // On one line, which is printed whole; the attacks were reported while they ran.
+            bail!("the drill could not be run: {}", self.problems.join("; "));
         }
         for promise in std::mem::take(&mut self.broken) {
             self.add_line(&format!("broken: {promise}"));

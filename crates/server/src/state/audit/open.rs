@@ -62,6 +62,10 @@ pub(super) async fn open(
     if remarks.key.is_none() && !had_key && head.seq > 0 {
         remarks.key = Some("audit.key was missing, and a new key was made".to_owned());
     }
+    if let Some(damage) = &remarks.key {
+        // Said here too: a log without lines has no damage to record.
+        tracing::error!("audit log: {damage}");
+    }
     if let Some(exposure) = loaded.opened_to_others {
         tracing::error!("audit log: {exposure}");
         notes.push(segments::daemon_entry("key-exposed").detail(&exposure));
