@@ -25,7 +25,7 @@ const FUZZ_TARGETS: [&str; 8] = [
     "words",
 ];
 /// The workspace without the crates for development.
-const PUBLISHED: &str = "--workspace --exclude leasehold-sim --exclude xtask";
+const PUBLISHED: &str = "--workspace --exclude leasehold-sim --exclude xtask --exclude shared-features";
 const SEEDED_BUGS: usize = 10;
 const MAX_MUTANTS: usize = 40;
 
