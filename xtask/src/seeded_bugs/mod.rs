@@ -145,6 +145,7 @@ fn run(bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcom
             }
         }
         apply(&copy, bug, &[])?;
+        build_tests(&copy, bug)?;
         let mut caught = true;
         for layer in &bug.layers {
             let failed = try_layer(&copy, layer)?;
@@ -161,6 +162,34 @@ fn run(bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcom
         page::write(&rows, &outcome)?;
     }
     Ok(outcome)
+}
+
+/// Builds the tests of all layers at once, so that both cores have work: layer by layer, one core would wait for the other's linker. The exit
+/// code says nothing, because tests that do not compile fail again in their layer.
+fn build_tests(copy: &TestCopy, bug: &Bug) -> anyhow::Result<()> {
+    let commands: Vec<_> = bug.layers.iter().map(|layer| &*layer.command).collect();
+    if let Some(targets) = targets_of_all(&commands) {
+        let line = format!("cargo nextest run {SHARED_FEATURES} {targets} --no-run");
+        capture_all(&mut copy.within(process::bash(&line)))?;
+    }
+    Ok(())
+}
+
+/// The arguments that name the packages and tests of several commands. None if there is nothing to build at once.
+fn targets_of_all(commands: &[&str]) -> Option<String> {
+    let targets = commands.iter().filter_map(|command| {
+        let (_, arguments) = command.split_once("cargo nextest run ")?;
+        Some(arguments.split_once(" -E ").map_or(arguments, |(targets, _)| targets).trim())
+    });
+    let mut targets: Vec<_> = targets.collect();
+    targets.sort_unstable();
+    targets.dedup();
+    // `--lib` is for all packages that are named: beside another package it would build tests that no layer asks for.
+    let package = |line: &str| line.split("--").next().unwrap_or_default().to_owned();
+    if targets.iter().any(|one| package(one) != package(targets[0])) {
+        targets.retain(|one| !one.contains("--lib"));
+    }
+    (targets.len() > 1).then(|| targets.join(" "))
 }
 
 /// A test that fails without the bug would prove nothing.
@@ -241,6 +270,20 @@ pub(crate) fn failed_tests(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tests_of_a_bug_are_built_at_once() {
+        let at_once = |tests: &[&str]| {
+            let commands: Vec<_> =
+                tests.iter().map(|one| format!("A=1 cargo nextest run -p {one} -E 'test(x)'")).collect();
+            targets_of_all(&commands.iter().map(|one| &**one).collect::<Vec<_>>())
+        };
+        let two = at_once(&["a --test one", "b --test two", "b --test two"]);
+        assert_eq!(two.as_deref(), Some("-p a --test one -p b --test two"));
+        assert_eq!(at_once(&["a --lib", "a --test one"]).as_deref(), Some("-p a --lib -p a --test one"));
+        assert_eq!(at_once(&["a --lib", "b --test one"]), None);
+        assert_eq!(at_once(&["a --test one"]), None);
+    }
 
     #[test]
     fn failed_tests_are_read_from_the_report() {
