@@ -148,7 +148,7 @@ fn run(bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcom
         build_tests(&copy, bug)?;
         let mut caught = true;
         for layer in &bug.layers {
-            let failed = try_layer(&copy, layer)?;
+            let failed = try_layer(&copy, layer, write)?;
             caught &= !failed.is_empty();
             outcome.catches += u64::from(!failed.is_empty());
             rows.push(Row { bug, layer, failed });
@@ -195,9 +195,9 @@ fn targets_of_all(commands: &[&str]) -> Option<String> {
 /// A test that fails without the bug would prove nothing.
 fn check_baseline(copy: &TestCopy, layer: &Layer) -> anyhow::Result<()> {
     // A second try, because tests of real servers may fail once on a machine that is busy.
-    let mut ended = run_layer(copy, layer)?;
+    let mut ended = run_layer(copy, layer, "")?;
     if !ended.success() {
-        ended = run_layer(copy, layer)?;
+        ended = run_layer(copy, layer, "")?;
     }
     ensure!(
         ended.success(),
@@ -209,12 +209,13 @@ fn check_baseline(copy: &TestCopy, layer: &Layer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tests that fail with the bug in place.
-fn try_layer(copy: &TestCopy, layer: &Layer) -> anyhow::Result<Vec<String>> {
-    let mut ended = run_layer(copy, layer)?;
+/// The tests that fail with the bug in place: every one, or those until nextest stops after the first.
+fn try_layer(copy: &TestCopy, layer: &Layer, every_failure: bool) -> anyhow::Result<Vec<String>> {
+    let flags = if every_failure { "" } else { "--fail-fast" };
+    let mut ended = run_layer(copy, layer, flags)?;
     // Layers that draw random inputs may need a second draw.
     if ended.success() {
-        ended = run_layer(copy, layer)?;
+        ended = run_layer(copy, layer, flags)?;
     }
     let failed = failed_tests(&ended.text);
     // nextest exits with 100 if tests failed, and with 101 if they did not compile.
@@ -229,9 +230,9 @@ fn try_layer(copy: &TestCopy, layer: &Layer) -> anyhow::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-fn run_layer(copy: &TestCopy, layer: &Layer) -> anyhow::Result<Ended> {
-    let line =
-        layer.command.replacen("cargo nextest run", &format!("cargo nextest run {SHARED_FEATURES}"), 1);
+fn run_layer(copy: &TestCopy, layer: &Layer, flags: &str) -> anyhow::Result<Ended> {
+    let start = format!("cargo nextest run {SHARED_FEATURES} {flags}");
+    let line = layer.command.replacen("cargo nextest run", &start, 1);
     capture_all(&mut copy.within(process::bash(&line)))
 }
 
