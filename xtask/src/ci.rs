@@ -11,6 +11,7 @@ use anyhow::{Context, ensure};
 
 use crate::process::{self, Ended, Scratch, capture_all, command, run, words};
 use crate::sample::fault_seed;
+use crate::test_copy::TestCopy;
 use crate::{advisories, faults, mutants, public_api, seeded_bugs};
 
 const FAULT_DRILLS: u64 = 300;
@@ -115,12 +116,19 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         let mut rerun = words("cargo nextest run --workspace --all-features --locked --profile ci --test-threads 8 --stress-count 3");
         run(rerun.args(["-E", "not (binary(model) | binary(sim))"]))
     });
+    // For both steps that change code: each leaves it as it was.
+    let mut copy = None;
+    steps.run("copy of the tree and its builds, for seeded bugs and mutants", || {
+        copy = Some(TestCopy::new("changed-code")?);
+        Ok(())
+    });
+    let copy = || copy.as_ref().context("there is no copy");
     steps.run("seeded bugs: ten, chosen by the commit", || {
-        ensure!(seeded_bugs::run_sample(SEEDED_BUGS)?, "a seeded bug was not caught");
+        ensure!(seeded_bugs::run_sample(copy()?, SEEDED_BUGS)?, "a seeded bug was not caught");
         Ok(())
     });
     steps.run("mutants of the change to core: at most 40, chosen by the commit", || {
-        let survived = mutants::run("diff", None, Some((MAX_MUTANTS, "HEAD")))?.survived;
+        let survived = mutants::run("diff", None, Some((MAX_MUTANTS, "HEAD")), Some(copy()?))?.survived;
         ensure!(survived == 0, "{survived} mutants survived");
         Ok(())
     });

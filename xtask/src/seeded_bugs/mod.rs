@@ -71,20 +71,22 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
         };
         args.numbers.iter().map(by_number).collect::<Result<_, _>>()?
     };
-    let outcome = run(&chosen, args.skip_baseline, args.write)?;
+    let copy = TestCopy::new("seeded-bugs")?;
+    let outcome = run(&copy, &chosen, args.skip_baseline, args.write)?;
     Ok(outcome.caught == outcome.tried)
 }
 
 /// Every bug, and docs/proof/seeded-bugs.md.
 pub(crate) fn run_all_and_write() -> anyhow::Result<Outcome> {
-    run(&bug::read_all()?.iter().collect::<Vec<_>>(), false, true)
+    run(&TestCopy::new("seeded-bugs")?, &bug::read_all()?.iter().collect::<Vec<_>>(), false, true)
 }
 
-/// So many bugs, chosen by the commit's hash; true if all are caught. The tests must have been seen to pass without them.
-pub(crate) fn run_sample(count: usize) -> anyhow::Result<bool> {
+/// So many bugs, chosen by the commit's hash; true if all are caught. The tests must have been seen to pass without them. At the end, the copy
+/// is as it was.
+pub(crate) fn run_sample(copy: &TestCopy, count: usize) -> anyhow::Result<bool> {
     let bugs = bug::read_all()?;
     let chosen = sampled(&bugs, count)?;
-    let outcome = run(&chosen, true, false)?;
+    let outcome = run(copy, &chosen, true, false)?;
     Ok(outcome.caught == outcome.tried && outcome.tried == chosen.len() as u64)
 }
 
@@ -126,8 +128,7 @@ struct Row<'a> {
     failed: Vec<String>,
 }
 
-fn run(bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcome> {
-    let copy = TestCopy::new("seeded-bugs")?;
+fn run(copy: &TestCopy, bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome { tried: 0, caught: 0, catches: 0 };
     let mut rows = Vec::new();
     let mut seen_to_pass = HashSet::new();
@@ -140,21 +141,19 @@ fn run(bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcom
         if !skip_baseline {
             for layer in &bug.layers {
                 if seen_to_pass.insert(&layer.command) {
-                    check_baseline(&copy, layer)?;
+                    check_baseline(copy, layer)?;
                 }
             }
         }
-        apply(&copy, bug, &[])?;
-        build_tests(&copy, bug)?;
-        let mut caught = true;
-        for layer in &bug.layers {
-            let failed = try_layer(&copy, layer, write)?;
-            caught &= !failed.is_empty();
-            outcome.catches += u64::from(!failed.is_empty());
-            rows.push(Row { bug, layer, failed });
-        }
-        outcome.caught += u64::from(caught);
-        apply(&copy, bug, &["--reverse"])?;
+        apply(copy, bug, &[])?;
+        let tried = try_bug(copy, bug, write);
+        // Before an error goes up, because the copy may be used again.
+        apply(copy, bug, &["--reverse"])?;
+        let tried = tried?;
+        let catches = tried.iter().filter(|row| !row.failed.is_empty()).count();
+        outcome.caught += u64::from(catches == tried.len());
+        outcome.catches += catches as u64;
+        rows.extend(tried);
     }
     println!("{} of {} caught by every layer named for them", outcome.caught, outcome.tried);
     if write {
@@ -162,6 +161,13 @@ fn run(bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcom
         page::write(&rows, &outcome)?;
     }
     Ok(outcome)
+}
+
+/// What the layers say to a bug that is in place.
+fn try_bug<'a>(copy: &TestCopy, bug: &'a Bug, every_failure: bool) -> anyhow::Result<Vec<Row<'a>>> {
+    build_tests(copy, bug)?;
+    let row = |layer| Ok(Row { bug, layer, failed: try_layer(copy, layer, every_failure)? });
+    bug.layers.iter().map(row).collect()
 }
 
 /// Builds the tests of all layers at once, so that both cores have work: layer by layer, one core would wait for the other's linker. The exit
