@@ -37,6 +37,8 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         "systemd-analyze:systemd",
         "curl:curl",
         "python3:python3",
+        "openssl:openssl",
+        "unshare:util-linux",
         "cargo-deny",
         "cargo-hack",
     ])?;
@@ -94,6 +96,11 @@ pub(crate) fn main() -> anyhow::Result<bool> {
     steps.run("hostile clients: a tenth of the load on a daemon", || {
         let drill = ["--store", "", "drill", "hostile-clients", "--scale", "0.1"];
         finish(&capture_all(command(&leasehold).args(drill))?, "renewals: ")
+    });
+    steps.run("attacks of the security review: nothing got through", || {
+        let ended = capture_all(command("scripts/attacks").env("LEASEHOLD_BIN", &leasehold))?;
+        ensure!(ended.success(), "exit code {}:\n{}", ended.code, ended.tail(60));
+        finish(&ended, "nothing got through")
     });
 
     let seed = fault_seed(&commit, FAULT_DRILLS);
