@@ -251,7 +251,8 @@ fn finish(ended: &Ended, figures: &str) -> anyhow::Result<()> {
 fn fuzz_targets() -> anyhow::Result<()> {
     let mut fuzz = command("scripts/fuzz");
     fuzz.args(["--jobs", "2", "30"]).args(FUZZ_TARGETS);
-    run(fuzz.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"))
+    // A crash names its input; a build for reading it is made by hand.
+    run(fuzz.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_DEBUG", "0"))
 }
 
 /// A soak that is disturbed because the machine did not keep up (exit code 2) is run once more; then it fails.
