@@ -28,15 +28,52 @@ fn code_lines(text: &str) -> impl Iterator<Item = &str> {
     text[..tests].lines().filter(|line| !line.trim_start().starts_with("//"))
 }
 
+/// The strings of the code, several lines long or raw ones too, as they are written.
+fn strings(code: &str) -> Vec<&str> {
+    let (mut found, mut rest, mut in_word) = (Vec::new(), code, false);
+    while let Some(first) = rest.chars().next() {
+        let hashes = rest.strip_prefix('r').map_or(0, |raw| raw.len() - raw.trim_start_matches('#').len());
+        let skipped = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if !in_word && first == 'r' && rest[1 + hashes..].starts_with('"') {
+            let body = &rest[hashes + 2..];
+            let length = body.find(&format!("\"{}", "#".repeat(hashes))).unwrap_or(body.len());
+            found.push(&body[..length]);
+            (2 * hashes + 3 + length).min(rest.len())
+        } else if first == '"' {
+            let mut escaped = false;
+            let end = |at: char| {
+                let ends = at == '"' && !escaped;
+                escaped = at == '\\' && !escaped;
+                ends
+            };
+            let length = rest[1..].find(end).unwrap_or(rest.len() - 1);
+            found.push(&rest[1..=length]);
+            (length + 2).min(rest.len())
+        } else if rest.starts_with("'\"'") || rest.starts_with("'\\\"'") {
+            rest[1..].find('\'').unwrap_or(0) + 2
+        } else {
+            first.len_utf8()
+        };
+        in_word = first == '_' || first.is_alphanumeric();
+        rest = &rest[skipped..];
+    }
+    found
+}
+
 /// Whether a string names the scheme of a store's URL: `"redis:"`, `"try sqlite:locks.db"`.
+fn names_scheme(string: &str) -> bool {
+    string.match_indices(':').any(|(at, _)| {
+        let word =
+            string[..at].rsplit(|at: char| at != '_' && !at.is_alphanumeric()).next().unwrap_or_default();
+        STORE_SCHEMES.contains(&word) && !string[at + 1..].starts_with([':', ' '])
+    })
+}
+
+/// Whether a string outside of unit tests names a store.
 pub(super) fn writes_store_scheme(text: &str) -> bool {
-    let is_scheme = |line: &str, at: usize| {
-        let (before, after) = (&line[..at], &line[at + 1..]);
-        let word = before.rsplit(|at: char| at != '_' && !at.is_alphanumeric()).next().unwrap_or_default();
-        let in_string = before.replace("\\\"", "").matches('"').count() % 2 == 1;
-        in_string && STORE_SCHEMES.contains(&word) && !after.starts_with([':', ' ']) && !before.ends_with(':')
-    };
-    code_lines(text).any(|line| line.match_indices(':').any(|(at, _)| is_scheme(line, at)))
+    let tests = text.find("\n#[cfg(test)]\nmod ").unwrap_or(text.len());
+    strings(&text[..tests]).into_iter().any(names_scheme)
 }
 
 /// Whether a file drives the machine of an acquire by itself. One driver does it for the library, the daemon and the command.
@@ -60,10 +97,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn strings_are_told_from_code_and_comments() {
+        let code = "a(\"x\\\"y\", '\"', b'\\\"', r\"c:\\\", r#\"z\"\n\"#, \"two\nlines\") // \"comment\"\n/// \"doc\"\nvar\"\"";
+        assert_eq!(strings(code), ["x\\\"y", "c:\\", "z\"\n", "two\nlines", ""]);
+        assert_eq!(strings("\"open"), ["open"]);
+    }
+
+    #[test]
     fn store_schemes_are_seen_in_strings_only() {
         let line = |text: &str| writes_store_scheme(text);
         assert!(line(r#"let url = "redis://localhost";"#) && line(r#"if text == "memory:" {"#));
-        assert!(line(r#"help("say \"no\", or name sqlite:locks.db")"#));
+        assert!(line(r#"help("say \"no\",\nor name sqlite:locks.db")"#));
         assert!(!line(r#"// "redis://localhost""#) && !line("redis::cmd(a)") && !line(r#"f("a", redis: 1)"#));
         assert!(!line(r#"panic!("memory: {used}")"#) && !line(r#"key("mysqlite:x")"#));
         assert!(!line("fn a() {}\n#[cfg(test)]\nmod tests { const A: &str = \"redis:x\"; }"));
