@@ -4,6 +4,7 @@ mod bug;
 mod page;
 
 use std::collections::HashSet;
+use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
@@ -176,7 +177,7 @@ fn build_tests(copy: &TestCopy, bug: &Bug) -> anyhow::Result<()> {
     let commands: Vec<_> = bug.layers.iter().map(|layer| &*layer.command).collect();
     if let Some(targets) = targets_of_all(&commands) {
         let line = format!("cargo nextest run {SHARED_FEATURES} {targets} --no-run");
-        capture_all(&mut copy.within(process::bash(&line)))?;
+        capture_all(&mut nextest(copy, &line))?;
     }
     Ok(())
 }
@@ -239,7 +240,14 @@ fn try_layer(copy: &TestCopy, layer: &Layer, every_failure: bool) -> anyhow::Res
 fn run_layer(copy: &TestCopy, layer: &Layer, flags: &str) -> anyhow::Result<Ended> {
     let start = format!("cargo nextest run {SHARED_FEATURES} {flags}");
     let line = layer.command.replacen("cargo nextest run", &start, 1);
-    capture_all(&mut copy.within(process::bash(&line)))
+    capture_all(&mut nextest(copy, &line))
+}
+
+/// Incremental, although CI's own build is not: a bug changes a few lines, and core and the crates that use it are built again for most bugs.
+fn nextest(copy: &TestCopy, line: &str) -> Command {
+    let mut nextest = copy.within(process::bash(line));
+    nextest.env("CARGO_INCREMENTAL", "1");
+    nextest
 }
 
 fn apply(copy: &TestCopy, bug: &Bug, flags: &[&str]) -> anyhow::Result<()> {
