@@ -67,6 +67,7 @@ impl fmt::Display for Loss {
 
 /// The operation that the store answered with *not owned*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LeaseOp {
     /// A renewal found it.
     Renew,
@@ -375,8 +376,8 @@ impl EventStream {
         for observer in &self.observers {
             // A panic of one observer must not end the caller's task, nor hide the event from the
             // others.
-            let told = catch_unwind(AssertUnwindSafe(|| observer.on_event(&event)));
-            if told.is_err() {
+            let observed = catch_unwind(AssertUnwindSafe(|| observer.on_event(&event)));
+            if observed.is_err() {
                 tracing::error!(?observer, event = event.what.label(), "a reader of events panicked");
             }
         }
@@ -385,6 +386,7 @@ impl EventStream {
 
 /// The lock and hold that an event is about.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct EventSubject<'a> {
     /// The lock's name; `None` for policy events.
     pub name: Option<&'a Name>,

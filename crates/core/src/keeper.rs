@@ -218,15 +218,15 @@ impl Keeper {
                 self.due_renewals.entry(class.renew.timeout).or_default().push((id, renewal));
             }
             Effect::Heal => {
-                let heirs = entry.token_source.as_ref();
+                let source = entry.token_source.as_ref();
                 // Kept across retries until the outcome is known: a lost grant would otherwise look
                 // foreign.
                 let token = entry
                     .heal_token
                     .get_or_insert_with(|| {
-                        heirs.and_then(|heirs| heirs.next_token()).unwrap_or_else(|| {
-                            let someone = self.context.foreign_holder(&entry.token);
-                            let holder = someone.as_ref().unwrap_or(&self.context.holder);
+                        source.and_then(|source| source.next_token()).unwrap_or_else(|| {
+                            let foreign = self.context.foreign_holder(&entry.token);
+                            let holder = foreign.as_ref().unwrap_or(&self.context.holder);
                             Token::fresh(holder, &class.name, &*self.context.random)
                         })
                     })
@@ -243,12 +243,12 @@ impl Keeper {
                 );
             }
             Effect::Release { .. } => {
-                let giving = ReleaseRequest::by_owner(entry.name.clone(), entry.token.clone())
+                let request = ReleaseRequest::by_owner(entry.name.clone(), entry.token.clone())
                     .with_tombstone(entry.life.leaves_tombstone().then_some(TOMBSTONE_TTL));
                 store_call::release(
                     &self.context,
                     id,
-                    giving,
+                    request,
                     class.release.timeout,
                     self.completion_sender.clone(),
                 );
@@ -256,8 +256,8 @@ impl Keeper {
             Effect::AdoptHealToken => {
                 if let Some(token) = entry.heal_token.take() {
                     entry.token = token;
-                    if let (Some(heirs), Some(fence)) = (&entry.token_source, entry.life.fence()) {
-                        heirs.token_adopted(&entry.token, fence);
+                    if let (Some(source), Some(fence)) = (&entry.token_source, entry.life.fence()) {
+                        source.token_adopted(&entry.token, fence);
                     }
                 }
             }
@@ -330,29 +330,29 @@ impl Drop for Keeper {
 }
 
 /// Marks a hold as lost because no keeper renews it.
-fn mark_lost(tools: &Context, entry: &mut HoldEntry) {
+fn mark_lost(context: &Context, entry: &mut HoldEntry) {
     let mut effects = Vec::new();
-    let now = tools.clock.now();
+    let now = context.clock.now();
     entry.life.step(Input::ForceEnd(Loss::KeeperGone), now, &mut effects);
     entry.shared.update(&entry.life);
     for effect in effects {
         // Only local effects: there is no task left to call the store from.
         match effect {
             Effect::Cancel(_) => entry.shared.cancel(),
-            Effect::Emit(what) => emit(tools, entry, what),
+            Effect::Emit(what) => emit(context, entry, what),
             _ => {}
         }
     }
 }
 
 fn emit(context: &Context, entry: &HoldEntry, what: EventKind) {
-    let someone = context.foreign_holder(&entry.token);
+    let foreign = context.foreign_holder(&entry.token);
     let subject = EventSubject {
         name: Some(&entry.name),
         class: &entry.life.class().name,
         fence: entry.life.fence(),
         hold: entry.id,
-        holder: someone.as_ref(),
+        holder: foreign.as_ref(),
     };
     context.events.emit(&subject, what);
 }

@@ -70,15 +70,15 @@ impl Request {
 
     /// Sets the source of tokens for re-acquired leases.
     #[must_use]
-    pub fn token_source(mut self, heirs: Arc<dyn TokenSource>) -> Self {
-        self.token_source = Some(heirs);
+    pub fn token_source(mut self, source: Arc<dyn TokenSource>) -> Self {
+        self.token_source = Some(source);
         self
     }
 
     /// Sets the values that replace the class's.
     #[must_use]
-    pub fn options(mut self, tweaks: RequestOptions) -> Self {
-        self.options = tweaks;
+    pub fn options(mut self, options: RequestOptions) -> Self {
+        self.options = options;
         self
     }
 }

@@ -137,15 +137,15 @@ async fn resume(
 }
 
 async fn renew_once(
-    tools: &Context,
+    context: &Context,
     renewal: &[RenewRequest],
     within: Duration,
 ) -> Result<RenewResponse, StoreError> {
     let acquire = async {
         let unanswered =
             || StoreError::unknown(StoreErrorKind::Corrupt, "the store did not answer this renewal");
-        let answer = tools.store.renew(renewal, within).await.pop();
+        let answer = context.store.renew(renewal, within).await.pop();
         answer.unwrap_or_else(|| Err(unanswered()))
     };
-    bounded_call(&*tools.clock, within, acquire).await
+    bounded_call(&*context.clock, within, acquire).await
 }

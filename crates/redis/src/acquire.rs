@@ -68,19 +68,19 @@ async fn run_acquire(
         None => (String::new(), String::new()),
     };
     let tombstone = keys.tombstone(&request.token);
-    let wire = store.request_slot.get_or_connect(limit).await?;
+    let connection = store.request_slot.get_or_connect(limit).await?;
     // Once per slot and connection: only a new connection can lead to a server
     // that has lost fences.
-    let clock = if wire.is_fence_checked(keys.slot) { "0" } else { "1" };
+    let clock = if connection.is_fence_checked(keys.slot) { "0" } else { "1" };
     let call = ScriptCall::acquire(
         vec![&keys.lock, &keys.fence, &tombstone, &keys.waiters_flag, &keys.queue, &keys.entries],
         vec![request.token.expose(), &kept, &floor, clock, &wait, &place],
     );
-    let answer = parse_response(&call.run(&store.request_slot, &wire, limit).await?)?;
+    let answer = parse_response(&call.run(&store.request_slot, &connection, limit).await?)?;
     if matches!(answer, AcquireResponse::Granted(_)) {
-        wire.mark_fence_checked(keys.slot);
+        connection.mark_fence_checked(keys.slot);
         if store.wait_replicas() > 0 {
-            wait_for_replicas(store, request, &wire, limit).await?;
+            wait_for_replicas(store, request, &connection, limit).await?;
         }
     }
     Ok(answer)
@@ -91,7 +91,7 @@ async fn run_acquire(
 async fn wait_for_replicas(
     store: &Context,
     request: &AcquireRequest,
-    wire: &Connection,
+    connection: &Connection,
     limit: &CallDeadline<'_>,
 ) -> Result<(), StoreError> {
     let wanted = store.wait_replicas();
@@ -99,7 +99,7 @@ async fn wait_for_replicas(
     let timeout = u64::try_from((limit.remaining() / 2).as_millis()).unwrap_or(u64::MAX).max(1);
     let mut command = redis::cmd("WAIT");
     command.arg(wanted).arg(timeout);
-    let message = match store.request_slot.send(wire, &command, limit).await {
+    let message = match store.request_slot.send(connection, &command, limit).await {
         Ok(Value::Int(have)) if have >= i64::from(wanted) => return Ok(()),
         Ok(Value::Int(have)) => format!("only {have} of {wanted} replicas confirmed the grant"),
         Ok(Value::ServerError(err)) => error::from_server(&err).message().to_owned(),

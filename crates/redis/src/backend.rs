@@ -71,13 +71,13 @@ impl RedisStore {
         // Read both files now, so that a bad one is reported at start and not by the first request.
         options.password()?;
         options.ca_certificates()?;
-        let dialer = Arc::new(Connector { options });
+        let connector = Arc::new(Connector { options });
         Ok(Self {
             context: Context {
-                request_slot: ConnectionSlot::new(&dialer, "ask"),
-                renewal_slot: ConnectionSlot::new(&dialer, "keep"),
-                wake_subscription: WakeSubscription::new(&dialer),
-                connector: dialer,
+                request_slot: ConnectionSlot::new(&connector, "ask"),
+                renewal_slot: ConnectionSlot::new(&connector, "keep"),
+                wake_subscription: WakeSubscription::new(&connector),
+                connector,
             },
         })
     }

@@ -199,9 +199,9 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    pub(crate) fn new(dialer: &Arc<Connector>, purpose: &'static str) -> Self {
+    pub(crate) fn new(connector: &Arc<Connector>, purpose: &'static str) -> Self {
         Self {
-            connector: Arc::clone(dialer),
+            connector: Arc::clone(connector),
             purpose,
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(()),
@@ -214,14 +214,14 @@ impl ConnectionSlot {
         &self,
         limit: &CallDeadline<'_>,
     ) -> Result<Arc<Connection>, StoreError> {
-        if let Some(wire) = self.live_connection() {
-            return Ok(wire);
+        if let Some(connection) = self.live_connection() {
+            return Ok(connection);
         }
         let dialled = limit.run(async {
             let _turn = self.connecting.lock().await;
             match self.live_connection() {
                 // Another caller connected while this one waited for its turn.
-                Some(wire) => Ok(wire),
+                Some(connection) => Ok(connection),
                 None => self.connect().await,
             }
         });
@@ -247,26 +247,26 @@ impl ConnectionSlot {
         };
         let connection = self.connector.connect_to_primary(self.purpose, watch).await?;
         let words = usize::from(SLOT_COUNT / 64);
-        let wire = Arc::new(Connection {
+        let connection = Arc::new(Connection {
             connection,
             dead,
             fence_checked: (0..words).map(|_| AtomicU64::new(0)).collect(),
         });
-        *self.lock_current() = Some(Arc::clone(&wire));
-        Ok(wire)
+        *self.lock_current() = Some(Arc::clone(&connection));
+        Ok(connection)
     }
 
     /// Sends one command and waits for its response, which may be a server error.
     pub(crate) async fn send(
         &self,
-        wire: &Connection,
+        connection: &Connection,
         cmd: &Cmd,
         limit: &CallDeadline<'_>,
     ) -> Result<Value, StoreError> {
-        let mut connection = wire.connection.clone();
-        let answer = self.await_response(wire, limit, connection.send_packed_command(cmd)).await?;
+        let mut multiplexed = connection.connection.clone();
+        let answer = self.await_response(connection, limit, multiplexed.send_packed_command(cmd)).await?;
         if is_demoted(&answer) {
-            self.abandon(wire);
+            self.abandon(connection);
         }
         Ok(answer)
     }
@@ -274,19 +274,19 @@ impl ConnectionSlot {
     /// Sends a pipeline of commands and waits for all responses.
     pub(crate) async fn send_batch(
         &self,
-        wire: &Connection,
+        connection: &Connection,
         pipe: &Pipeline,
         limit: &CallDeadline<'_>,
     ) -> Result<Vec<Value>, StoreError> {
-        let mut connection = wire.connection.clone();
-        let sending = connection.send_packed_commands(pipe, 0, pipe.len());
-        let answers = self.await_response(wire, limit, sending).await?;
+        let mut multiplexed = connection.connection.clone();
+        let sending = multiplexed.send_packed_commands(pipe, 0, pipe.len());
+        let answers = self.await_response(connection, limit, sending).await?;
         if answers.iter().any(is_demoted) {
-            self.abandon(wire);
+            self.abandon(connection);
         }
         // Responses can no longer be matched to their commands.
         if answers.len() != pipe.len() {
-            self.abandon(wire);
+            self.abandon(connection);
             return Err(error::unexpected_response("a batch"));
         }
         Ok(answers)
@@ -294,22 +294,22 @@ impl ConnectionSlot {
 
     async fn await_response<T>(
         &self,
-        wire: &Connection,
+        connection: &Connection,
         limit: &CallDeadline<'_>,
         sending: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, StoreError> {
-        let mut flight = CallInFlight { slot: self, connection: wire, deadline: limit, finished: false };
+        let mut flight = CallInFlight { slot: self, connection, deadline: limit, finished: false };
         let answer = limit.run(sending).await;
         // From here on the outcome is known, so dropping the guard must not abandon the connection.
         flight.finished = true;
         match answer {
             Some(Ok(value)) => Ok(value),
             Some(Err(err)) => {
-                self.abandon(wire);
+                self.abandon(connection);
                 Err(error::from_transport(err))
             }
             None => {
-                self.abandon(wire);
+                self.abandon(connection);
                 Err(StoreError::unknown(
                     StoreErrorKind::TimedOut,
                     format!("no answer from {} in the time given", self.connector.options.describe()),
@@ -319,15 +319,15 @@ impl ConnectionSlot {
     }
 
     /// Takes the connection out of use. It closes when the last call on it has ended.
-    fn abandon(&self, wire: &Connection) {
-        wire.dead.store(true, Ordering::Release);
+    fn abandon(&self, connection: &Connection) {
+        connection.dead.store(true, Ordering::Release);
         drop(self.live_connection());
     }
 
     fn live_connection(&self) -> Option<Arc<Connection>> {
         let mut slot = self.lock_current();
         // Dropping the last handle of a dead connection closes its socket.
-        slot.take_if(|wire| wire.dead.load(Ordering::Acquire));
+        slot.take_if(|connection| connection.dead.load(Ordering::Acquire));
         slot.as_ref().map(Arc::clone)
     }
 

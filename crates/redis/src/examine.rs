@@ -35,7 +35,7 @@ type Info<'a> = HashMap<&'a str, &'a str>;
 pub async fn examine(options: &RedisOptions, within: Duration) -> Result<Examination, StoreError> {
     let mut out = Examination::default();
     check_transport(options, &mut out);
-    let dialer = Connector { options: options.clone() };
+    let connector = Connector { options: options.clone() };
     let clock = std::sync::Arc::clone(&options.clock);
     let limit = CallDeadline::new(&*clock, within);
     // The connection needs a push handler, but an examination subscribes to nothing.
@@ -46,7 +46,7 @@ pub async fn examine(options: &RedisOptions, within: Duration) -> Result<Examina
             format!("{} did not answer in time", options.describe()),
         )
     };
-    let connection = match limit.run(dialer.connect_any_role(deaf)).await.unwrap_or_else(|| Err(late())) {
+    let connection = match limit.run(connector.connect_any_role(deaf)).await.unwrap_or_else(|| Err(late())) {
         Ok(connection) => connection,
         Err(failure) if failure.kind == StoreErrorKind::Denied => {
             out.add_finding(

@@ -25,8 +25,8 @@ pub(crate) async fn inspect(store: &Context, name: &Name, within: Duration) -> R
     let keys = store.keys().lock_keys(name);
     let call = ScriptCall::inspect(vec![&keys.lock, &keys.queue]);
     let look = async {
-        let wire = store.request_slot.get_or_connect(&limit).await?;
-        call.run(&store.request_slot, &wire, &limit).await
+        let connection = store.request_slot.get_or_connect(&limit).await?;
+        call.run(&store.request_slot, &connection, &limit).await
     };
     Ok(LeaseList::new(parse_response(name, &look.await.map_err(error::into_not_done)?)?))
 }
@@ -44,9 +44,9 @@ pub(crate) async fn list(
     for chunk in keys.chunks(INSPECT_BATCH_SIZE) {
         let calls: Vec<_> =
             chunk.iter().map(|(_, keys)| ScriptCall::inspect(vec![&keys.lock, &keys.queue])).collect();
-        let wire = store.request_slot.get_or_connect(&time).await?;
+        let connection = store.request_slot.get_or_connect(&time).await?;
         let answers =
-            run_batch(&calls, &store.request_slot, &wire, &time).await.map_err(error::into_not_done)?;
+            run_batch(&calls, &store.request_slot, &connection, &time).await.map_err(error::into_not_done)?;
         for ((name, _), answer) in chunk.iter().zip(answers) {
             // A lock that ended since the scan is no longer live, so it is not listed.
             leases.extend(parse_response(name, &answer.map_err(error::into_not_done)?)?);
@@ -68,8 +68,9 @@ async fn scan(
         loop {
             let mut command = redis::cmd("SCAN");
             command.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
-            let wire = store.request_slot.get_or_connect(time).await?;
-            let (next, keys) = parse_scan_response(store.request_slot.send(&wire, &command, time).await?)?;
+            let connection = store.request_slot.get_or_connect(time).await?;
+            let (next, keys) =
+                parse_scan_response(store.request_slot.send(&connection, &command, time).await?)?;
             for key in keys {
                 // `MATCH` is only a coarse filter: a longer rule may own a key
                 // that the pattern matches.

@@ -16,8 +16,8 @@ use crate::error;
 pub(crate) async fn promise(store: &Context, within: Duration) -> Result<PromiseReport, StoreError> {
     let limit = CallDeadline::new(store.clock(), within);
     let acquire = async {
-        let wire = store.request_slot.get_or_connect(&limit).await?;
-        store.request_slot.send(&wire, &redis::cmd("INFO"), &limit).await
+        let connection = store.request_slot.get_or_connect(&limit).await?;
+        store.request_slot.send(&connection, &redis::cmd("INFO"), &limit).await
     };
     let answer = match acquire.await.map_err(error::into_not_done)? {
         Value::ServerError(err) => return Err(error::into_not_done(error::from_server(&err))),

@@ -46,8 +46,8 @@ pub(crate) async fn release(
         vec![&keys.lock, &keys.fence, &tombstone, &keys.waiters_flag, &keys.queue, &keys.entries],
         vec![kind, &claim, &buried, &claimed, &channels],
     );
-    let wire = store.renewal_slot.get_or_connect(&limit).await?;
-    match call.run(&store.renewal_slot, &wire, &limit).await? {
+    let connection = store.renewal_slot.get_or_connect(&limit).await?;
+    match call.run(&store.renewal_slot, &connection, &limit).await? {
         Value::Int(1) => Ok(ReleaseResponse::Released),
         Value::Int(0) => Ok(ReleaseResponse::NotOwned),
         _ => Err(error::unexpected_response("a release")),

@@ -48,8 +48,8 @@ async fn renew_chunk(
     // Skip items that cannot be sent. They must not cost the others their lease.
     let calls: Vec<_> = parts.iter().flatten().map(RenewArgs::call).collect();
     let sent = async {
-        let wire = store.renewal_slot.get_or_connect(limit).await?;
-        run_batch(&calls, &store.renewal_slot, &wire, limit).await
+        let connection = store.renewal_slot.get_or_connect(limit).await?;
+        run_batch(&calls, &store.renewal_slot, &connection, limit).await
     };
     let sent = match sent.await {
         Ok(answers) => answers,

@@ -81,14 +81,14 @@ impl<'a> ScriptCall<'a> {
     /// does not have the script.
     pub(crate) async fn run(
         &self,
-        line: &ConnectionSlot,
-        wire: &Connection,
+        slot: &ConnectionSlot,
+        connection: &Connection,
         limit: &CallDeadline<'_>,
     ) -> Result<Value, StoreError> {
-        let mut value = line.send(wire, &self.hash_command(), limit).await?;
+        let mut value = slot.send(connection, &self.hash_command(), limit).await?;
         if is_noscript(&value) {
             // EVAL also caches the script, so the next call by hash succeeds.
-            value = line.send(wire, &self.full_text_command(), limit).await?;
+            value = slot.send(connection, &self.full_text_command(), limit).await?;
         }
         into_response(value)
     }
@@ -97,21 +97,22 @@ impl<'a> ScriptCall<'a> {
 /// Runs many calls as one pipeline without a transaction: one response each, in order.
 pub(crate) async fn run_batch(
     calls: &[ScriptCall<'_>],
-    line: &ConnectionSlot,
-    wire: &Connection,
+    slot: &ConnectionSlot,
+    connection: &Connection,
     limit: &CallDeadline<'_>,
 ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-    let mut values = send_commands(calls.iter().map(ScriptCall::hash_command), line, wire, limit).await?;
+    let mut values =
+        send_commands(calls.iter().map(ScriptCall::hash_command), slot, connection, limit).await?;
     // The cache may be flushed between two commands of the pipeline, so each
     // response is checked (hazard R1).
     let lost: Vec<usize> = (0..values.len()).filter(|at| values.get(*at).is_some_and(is_noscript)).collect();
     if !lost.is_empty() {
         let again = lost.iter().filter_map(|at| calls.get(*at)).map(ScriptCall::full_text_command);
-        match send_commands(again, line, wire, limit).await {
+        match send_commands(again, slot, connection, limit).await {
             Ok(found) => {
                 for (at, value) in lost.into_iter().zip(found) {
-                    if let Some(slot) = values.get_mut(at) {
-                        *slot = value;
+                    if let Some(value_slot) = values.get_mut(at) {
+                        *value_slot = value;
                     }
                 }
             }
@@ -135,15 +136,15 @@ pub(crate) async fn run_batch(
 
 async fn send_commands(
     commands: impl Iterator<Item = Cmd>,
-    line: &ConnectionSlot,
-    wire: &Connection,
+    slot: &ConnectionSlot,
+    connection: &Connection,
     limit: &CallDeadline<'_>,
 ) -> Result<Vec<Value>, StoreError> {
     let mut pipe = Pipeline::new();
     for command in commands {
         pipe.add_command(command);
     }
-    line.send_batch(wire, &pipe, limit).await
+    slot.send_batch(connection, &pipe, limit).await
 }
 
 fn is_noscript(value: &Value) -> bool {

@@ -49,8 +49,8 @@ impl ScriptClient {
         // Read both files now, so that a bad one is reported at start and not by the first request.
         options.password()?;
         options.ca_certificates()?;
-        let dialer = Arc::new(Connector { options });
-        Ok(Self { connection_slot: ConnectionSlot::new(&dialer, "script"), connector: dialer })
+        let connector = Arc::new(Connector { options });
+        Ok(Self { connection_slot: ConnectionSlot::new(&connector, "script"), connector })
     }
 
     /// The server's URL without secrets.
@@ -72,7 +72,7 @@ impl ScriptClient {
         within: Duration,
     ) -> Result<Value, StoreError> {
         let limit = CallDeadline::new(&*self.connector.options.clock, within);
-        let wire = self.connection_slot.get_or_connect(&limit).await?;
+        let connection = self.connection_slot.get_or_connect(&limit).await?;
         let command = |verb: &str, text: &str| {
             let mut command = Cmd::new();
             command.arg(verb).arg(text).arg(keys.len());
@@ -82,9 +82,9 @@ impl ScriptClient {
             command
         };
         let by_hash = command("EVALSHA", script.script.get_hash());
-        let mut value = self.connection_slot.send(&wire, &by_hash, &limit).await?;
+        let mut value = self.connection_slot.send(&connection, &by_hash, &limit).await?;
         if matches!(&value, Value::ServerError(err) if err.code() == "NOSCRIPT") {
-            value = self.connection_slot.send(&wire, &command("EVAL", &script.text), &limit).await?;
+            value = self.connection_slot.send(&connection, &command("EVAL", &script.text), &limit).await?;
         }
         match value {
             Value::ServerError(err) => Err(error::from_server(&err)),

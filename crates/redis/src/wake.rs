@@ -56,10 +56,10 @@ pub(crate) struct WakeSubscription {
 }
 
 impl WakeSubscription {
-    pub(crate) fn new(dialer: &Arc<Connector>) -> Self {
+    pub(crate) fn new(connector: &Arc<Connector>) -> Self {
         Self {
-            connector: Arc::clone(dialer),
-            client: format!("{:016x}", dialer.options.random.bits()),
+            connector: Arc::clone(connector),
+            client: format!("{:016x}", connector.options.random.bits()),
             wakers: Arc::new(WakeRegistry::default()),
             state: watch::Sender::new(SubscriptionState::Connecting),
             task: Mutex::new(None),
@@ -135,7 +135,7 @@ fn wake_key(token: &Token) -> String {
 }
 
 async fn run_subscription(
-    dialer: Arc<Connector>,
+    connector: Arc<Connector>,
     channel: String,
     wakers: Arc<WakeRegistry>,
     state: watch::Sender<SubscriptionState>,
@@ -152,11 +152,11 @@ async fn run_subscription(
             }
             Ok::<(), SendError>(())
         };
-        let clock = dialer.options.clock.as_ref();
+        let clock = connector.options.clock.as_ref();
         let attempt = CallDeadline::new(clock, SUBSCRIBE_TIMEOUT);
         let subscribing = attempt.run(async {
             let mut connection =
-                dialer.connect_to_primary("wake", hear).await.map_err(|err| err.to_string())?;
+                connector.connect_to_primary("wake", hear).await.map_err(|err| err.to_string())?;
             let done = connection.subscribe(channel.as_str()).await;
             done.map(|()| connection).map_err(|err| err.category().to_owned())
         });
@@ -179,7 +179,7 @@ async fn run_subscription(
         }
         // With jitter: after a server restart, all clients would otherwise
         // reconnect at the same moments.
-        clock.sleep(dialer.options.random.jitter(pause)).await;
+        clock.sleep(connector.options.random.jitter(pause)).await;
         pause = (pause * 2).min(MAX_RETRY_PAUSE);
     }
 }

@@ -28,6 +28,7 @@ use crate::state::holds;
 use crate::state::record::{Feed, History, Recorder};
 use crate::state::served_plane::ServedPlane;
 use crate::state::state_db::StateDb;
+use crate::state::state_folder::restore_private_modes;
 use crate::transport::connection::Connections;
 use crate::transport::listener::ConnectionListener;
 use crate::transport::tls::FollowedTls;
@@ -198,6 +199,9 @@ impl Server {
         config.check().map_err(StartError::Config)?;
         let Environment { clock, random, timer: timing, writer: scribe } = parts;
         let folder = config.state_dir.as_deref();
+        if let Some(folder) = folder {
+            restore_private_modes(folder);
+        }
         let ledger = match scribe {
             Some(scribe) => Ok(StateDb::with_writer(scribe)),
             None => StateDb::open(folder),

@@ -76,7 +76,7 @@ impl SimDaemon {
         let writer = SimDatabaseWriter { world: Arc::clone(world), slot, life };
         let parts =
             Environment::new(Arc::new(client.clock.clone()), SeededRandom::shared(seed), Arc::new(writer));
-        let door = SimListener { world: Arc::clone(world) };
+        let listener = SimListener { world: Arc::clone(world) };
         let stop = CancellationToken::new();
         let (inside, stopped) = (Arc::new(Mutex::new(DaemonStatus::default())), stop.clone());
         let (known, times) = (Arc::clone(&inside), Arc::clone(world));
@@ -88,7 +88,7 @@ impl SimDaemon {
             let serving = match opened {
                 Ok(opened) => {
                     lock_status(&known).locks = Some(opened.locks().clone());
-                    opened.serve_at(door, address, Vec::new()).await
+                    opened.serve_at(listener, address, Vec::new()).await
                 }
                 Err(error) => Err(error),
             };

@@ -77,9 +77,9 @@ impl ClientProtocol for DaemonHolds {
             "heartbeat_ms": client.protocol.heartbeat.as_millis(),
         });
         let sent = me.clock.now();
-        let asked: Option<DaemonResult<DaemonHoldView>> =
+        let reply: Option<DaemonResult<DaemonHoldView>> =
             run_until(&me.clock, by, client.daemon.post(&["holds"], &request)).await;
-        let view = match parse_reply(asked) {
+        let view = match parse_reply(reply) {
             Ok(view) => view,
             Err(no) => return no,
         };
@@ -106,9 +106,9 @@ impl ClientProtocol for DaemonHolds {
         let (sent, began) = (me.clock.now(), me.now());
         let path = ["holds", &held.key, "heartbeat"];
         let nothing = json!({});
-        let asked: Option<DaemonResult<DaemonHoldView>> =
+        let reply: Option<DaemonResult<DaemonHoldView>> =
             run_until(&me.clock, held.deadline, client.daemon.post(&path, &nothing)).await;
-        match asked {
+        match reply {
             Some(Ok(Ok(view))) => {
                 let healed = held.fence.is_none() && view.fence.is_some();
                 // Another fence under the same id is another grant. Work begun under the first one is over.

@@ -371,8 +371,8 @@ impl<W: ClientProtocol> SimHttpClient<W> {
 }
 
 /// Splits a response into its value and the outcome of a refusal or a lost response.
-pub(super) fn parse_reply<T>(asked: Option<DaemonResult<T>>) -> Result<T, AcquireReply> {
-    let problem = match asked {
+pub(super) fn parse_reply<T>(reply: Option<DaemonResult<T>>) -> Result<T, AcquireReply> {
+    let problem = match reply {
         Some(Ok(Ok(message))) => return Ok(message),
         Some(Ok(Err(problem))) => problem,
         // Definitely not sent: the same as if the caller had cancelled.
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn an_unavailable_lock_is_reported_so_in_every_class() {
         let problem = Problem { code: "unavailable".to_owned(), ..Problem::default() };
-        let told = parse_reply::<()>(Some(Ok(Err(Box::new(problem)))));
-        assert!(matches!(told, Err(AcquireReply::Refused(RecordedOutcome::Unavailable))));
+        let outcome = parse_reply::<()>(Some(Ok(Err(Box::new(problem)))));
+        assert!(matches!(outcome, Err(AcquireReply::Refused(RecordedOutcome::Unavailable))));
     }
 }

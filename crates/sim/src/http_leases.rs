@@ -63,9 +63,9 @@ impl ClientProtocol for PlainHttp {
         }
         let sent = me.clock.now();
         let path = ["locks", name.as_str(), "acquire"];
-        let asked: Option<DaemonResult<Granted>> =
+        let reply: Option<DaemonResult<Granted>> =
             run_until(&me.clock, by, client.daemon.post(&path, &request)).await;
-        let granted = match parse_reply(asked) {
+        let granted = match parse_reply(reply) {
             Ok(granted) => granted,
             Err(no) => return no,
         };

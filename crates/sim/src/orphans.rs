@@ -140,8 +140,8 @@ impl OrphanTracker {
         let class = token.class().to_owned();
         let client = (slot, life, class.clone());
         let under_way = self.running_acquires.contains(&client);
-        let asked = self.requests.entry(token.random().to_owned());
-        let asked = asked.or_insert_with(|| TokenRequests {
+        let entry = self.requests.entry(token.random().to_owned());
+        let entry = entry.or_insert_with(|| TokenRequests {
             slot,
             life,
             class,
@@ -150,12 +150,12 @@ impl OrphanTracker {
             end: if under_way { AcquireEnd::Running } else { AcquireEnd::Held },
             undone: false,
         });
-        asked.kept = asked.kept.max(request.store_ttl());
+        entry.kept = entry.kept.max(request.store_ttl());
     }
 
     fn end_requests(&mut self, of: impl Fn(&TokenRequests) -> bool, end: AcquireEnd) {
-        let open = self.requests.values_mut().filter(|asked| asked.end == AcquireEnd::Running);
-        open.filter(|asked| of(asked)).for_each(|asked| asked.end = end);
+        let open = self.requests.values_mut().filter(|entry| entry.end == AcquireEnd::Running);
+        open.filter(|entry| of(entry)).for_each(|entry| entry.end = end);
     }
 
     /// An acquire begins.
@@ -167,14 +167,14 @@ impl OrphanTracker {
     pub fn acquire_ends(&mut self, (slot, life, class): AcquireKey<'_>, held: bool, now: Nanos) {
         self.running_acquires.remove(&(slot, life, class.to_owned()));
         let mine =
-            |asked: &TokenRequests| (asked.slot, asked.life, asked.class.as_str()) == (slot, life, class);
+            |entry: &TokenRequests| (entry.slot, entry.life, entry.class.as_str()) == (slot, life, class);
         self.end_requests(mine, if held { AcquireEnd::Held } else { AcquireEnd::WithoutHold(now) });
     }
 
     /// A process died, and with it all of its running acquires.
     pub fn process_dies(&mut self, slot: usize, now: Nanos) {
         self.running_acquires.retain(|(host, ..)| *host != slot);
-        self.end_requests(|asked| asked.slot == slot, AcquireEnd::WithoutHold(now));
+        self.end_requests(|entry| entry.slot == slot, AcquireEnd::WithoutHold(now));
     }
 
     /// The store granted or handed over a lease. `again`: to a message it had already executed.
@@ -188,7 +188,7 @@ impl OrphanTracker {
         let (name, fence) = lease.clone();
         let token = token.random();
         // The client hears of one undo per token; a grant after it means the store lost the tombstone.
-        let given = self.requests.get(token).is_some_and(|asked| asked.undone);
+        let given = self.requests.get(token).is_some_and(|entry| entry.undone);
         let grant = || LeaseGrant { token: token.to_owned(), by, excused: again || given };
         self.grants.entry(lease).or_insert_with(grant).by = by;
         if let Some(standing) = self.standing.get_mut(&name).filter(|one| one.fence == fence) {
@@ -203,8 +203,8 @@ impl OrphanTracker {
 
     /// The store executed a release of this token, and the client will learn of it.
     pub fn lease_released(&mut self, token: &Token) {
-        if let Some(asked) = self.requests.get_mut(token.random()) {
-            asked.undone = true;
+        if let Some(entry) = self.requests.get_mut(token.random()) {
+            entry.undone = true;
         }
     }
 
@@ -234,17 +234,17 @@ impl OrphanTracker {
         let Some(LeaseGrant { token, excused: unknown, .. }) = self.grants.get(&lease) else {
             return;
         };
-        let Some(asked) = self.requests.get(token) else {
+        let Some(entry) = self.requests.get(token) else {
             return;
         };
-        if let AcquireEnd::WithoutHold(ended) = asked.end
+        if let AcquireEnd::WithoutHold(ended) = entry.end
             && at > ended.max(since)
         {
             let from = ended.max(since);
-            let kept = u64::try_from(asked.kept.as_nanos()).unwrap_or(u64::MAX);
+            let kept = u64::try_from(entry.kept.as_nanos()).unwrap_or(u64::MAX);
             // Two clocks diverge by 1 %; the 100 ms are for rounding.
             let margin = kept / 100 + 100 * MS + self.clock_stepped_back;
-            let open = self.reachability.time_between((asked.slot, asked.life), from, at);
+            let open = self.reachability.time_between((entry.slot, entry.life), from, at);
             let undone = given.is_some_and(|given| given.random() == token);
             let open = if *unknown && !undone { 0 } else { open };
             self.stats.add_orphan(at - from, kept + margin, (open, undone));
@@ -293,10 +293,10 @@ impl WorldState {
     }
 
     /// Records the current owner of a name, and the process that requested the lease.
-    pub(super) fn record_owner(&mut self, name: &Name, token: &Token, asked: (ProcessLife, bool)) {
+    pub(super) fn record_owner(&mut self, name: &Name, token: &Token, requester: (ProcessLife, bool)) {
         let lease = self.engine.lease(name, self.now);
         if let Some(fence) = lease.and_then(|lease| lease.fence) {
-            self.orphans.lease_granted((name.clone(), fence), token, asked, self.now);
+            self.orphans.lease_granted((name.clone(), fence), token, requester, self.now);
         }
     }
 

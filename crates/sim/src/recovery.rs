@@ -274,10 +274,10 @@ mod tests {
         process.unwrap().spawn(std::future::pending());
         director.stop_all().unwrap();
         let state = director.world.lock();
-        let told = state.history.records.iter().filter(|record| {
+        let remains = state.history.records.iter().filter(|record| {
             matches!(&record.what, HistoryEntry::Remains { kind, .. } if kind == "processes that do not end")
         });
-        let who: Vec<_> = told.map(|record| record.who.as_str()).collect();
+        let who: Vec<_> = remains.map(|record| record.who.as_str()).collect();
         assert_eq!(who, ["c0.1"]);
     }
 }

@@ -242,13 +242,13 @@ impl Simulation {
                     self.run_process(slot);
                 }
             }
-            SimEvent::Hint { slot, life, wake_key: bell } => {
+            SimEvent::Hint { slot, life, wake_key } => {
                 let wakers = match &self.daemon {
                     Some(daemon) if self.is_daemon_slot(slot) => Some(&daemon.wakers),
                     _ => self.process(slot).map(|process| &process.wakers),
                 };
                 if let Some(wakers) = wakers.filter(|_| self.is_alive(slot, life)) {
-                    wakers.wake(&bell);
+                    wakers.wake(&wake_key);
                     self.run_process(slot);
                 }
             }

@@ -153,13 +153,13 @@ impl Store for SqliteStore {
             return Vec::new();
         }
         let (items, count) = (batch.to_vec(), batch.len());
-        let asked = self
+        let renewed = self
             .writer
             .run(Priority::High, within, move |session, left| {
                 session.write(left, |step| renew::run(step, &items))
             })
             .await;
-        match asked {
+        match renewed {
             Ok(answers) => answers,
             // The batch is one transaction, so all its items share the error.
             Err(failure) => {

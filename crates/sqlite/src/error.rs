@@ -88,11 +88,11 @@ pub(crate) fn busy_error(error: rusqlite::Error, blocker: Option<&BlockingWriter
     let Some(blocker) = blocker else {
         return failure;
     };
-    let told = StoreError::not_done(
+    let named = StoreError::not_done(
         failure.kind,
         format!("other processes kept the database busy for the whole time allowed: retry; {blocker}"),
     );
-    told.with_source(failure)
+    named.with_source(failure)
 }
 
 /// Effect of a failed `COMMIT`.

@@ -157,13 +157,13 @@ mod tests {
 
     #[test]
     fn message_advises_what_to_do() {
-        let told = |pid, condition| {
+        let message = |pid, condition| {
             let command = "worker".to_owned();
             BlockingWriter { pid, command, state: condition }.to_string()
         };
-        assert_eq!(told(12, WriterState::Running), "process 12 (worker) holds the write lock");
-        assert!(told(12, WriterState::Stopped).contains("kill -CONT 12"));
-        assert!(told(12, WriterState::DiskSleep).contains("waits inside the kernel"));
-        assert!(told(std::process::id(), WriterState::Running).contains("this very process"));
+        assert_eq!(message(12, WriterState::Running), "process 12 (worker) holds the write lock");
+        assert!(message(12, WriterState::Stopped).contains("kill -CONT 12"));
+        assert!(message(12, WriterState::DiskSleep).contains("waits inside the kernel"));
+        assert!(message(std::process::id(), WriterState::Running).contains("this very process"));
     }
 }

@@ -120,7 +120,9 @@ pub(crate) struct AuditArgs {
 pub(crate) enum AuditCommand {
     /// Check that no line was changed, removed or inserted: exit code 0 good, 1 not, 2 error
     ///
-    /// Reads all segments of the log, and from daemon.db where the log must end. The daemon may be running.
+    /// Reads all segments of the log, and from daemon.db where the log must end. The daemon may be running. 1 means that
+    /// a line or a segment was changed or is missing, also one that the daemon has found and recorded itself; 2 that the log, its key
+    /// or the end in daemon.db cannot be read.
     Verify {
         /// The daemon's state folder, or audit.jsonl in it
         path: PathBuf,

@@ -7,6 +7,10 @@ use leasehold_server::{AuditError, verify_audit};
 use super::AuditArgs;
 use super::args::AuditCommand;
 
+const BROKEN_ADVICE: &str = "\
+the daemon serves all the same; keep the files as they are, compare them with your copy of the log, and \
+proceed as docs/operations/alerts.md says under LeaseholdAuditDamaged";
+
 /// Checks an audit log. Returns whether its chain is intact.
 pub(crate) fn main(args: &AuditArgs) -> anyhow::Result<bool> {
     let AuditCommand::Verify { path, key } = &args.command;
@@ -21,7 +25,7 @@ pub(crate) fn main(args: &AuditArgs) -> anyhow::Result<bool> {
             Ok(true)
         }
         Err(AuditError::Broken(why)) => {
-            writeln!(out, "{shown}: {why}")?;
+            writeln!(out, "{shown}: {why}\n{BROKEN_ADVICE}")?;
             Ok(false)
         }
         Err(other) => Err(anyhow::anyhow!("{other}")),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, and what they share")]
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -55,6 +55,8 @@ fn finding_07_one_daemon_whose_state_outlives_the_pod() {
     assert_eq!(deployment["spec"]["replicas"], 1);
     assert_eq!(deployment["spec"]["strategy"]["type"], "Recreate");
     let pod = &deployment["spec"]["template"]["spec"];
+    // Not at each mount: the daemon's files are private to its user.
+    assert_eq!(pod["securityContext"]["fsGroupChangePolicy"], "OnRootMismatch");
     assert!(pod.get("initContainers").is_none(), "a copied secret is not followed when it changes");
     let volumes = array(pod, "/volumes");
     let claim = manifest("storage.yaml");
@@ -124,8 +126,31 @@ fn start_container(fixture: &Fixture, container: &Value, redis: &RedisServer) ->
     })
 }
 
+/// What the kubelet does to a volume of a pod with `fsGroup` if the volume's root does not fit the group: its
+/// recursive change of group and modes (`SetVolumeOwnership`). The group is the process's own here.
+fn give_to_group(path: &Path) {
+    let found = std::fs::symlink_metadata(path).unwrap();
+    if found.is_symlink() {
+        return;
+    }
+    let mask = if found.is_dir() { 0o2770 } else { 0o660 };
+    std::fs::set_permissions(path, PermissionsExt::from_mode(found.mode() & 0o7777 | mask)).unwrap();
+    if found.is_dir() {
+        std::fs::read_dir(path).unwrap().for_each(|entry| give_to_group(&entry.unwrap().path()));
+    }
+}
+
+/// Fails if anybody but the owner has access to something in the folder.
+fn assert_private(folder: &Path) {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    for path in entries.chain([folder.to_owned()]) {
+        let mode = std::fs::symlink_metadata(&path).unwrap().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{}: {mode:03o}", path.display());
+    }
+}
+
 /// The deployment starts with a Redis that wants a password and TLS, its probes succeed, requests are
-/// answered, and a restart continues the audit log.
+/// answered, and a restart continues the audit log, also after the kubelet has opened the volume to the group.
 #[test]
 fn finding_07_the_deployment_starts_and_a_restart_keeps_the_audit_log() {
     let fixture = Fixture::sqlite();
@@ -181,6 +206,9 @@ fn finding_07_the_deployment_starts_and_a_restart_keeps_the_audit_log() {
         assert_eq!(log.matches("\"action\":\"acquire\"").count(), round, "{log}");
         let verified = fixture.run(&["audit", "verify", "var/daemon"]);
         assert_eq!(exit_code(&verified), 0, "{}{}", stdout_of(&verified), stderr_of(&verified));
+        assert_private(&fixture.path("var/daemon"));
+        // A mount of a volume that was restored elsewhere: its root is not the group's.
+        give_to_group(&fixture.path("var"));
     }
 }
 

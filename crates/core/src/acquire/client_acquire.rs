@@ -120,7 +120,7 @@ impl AcquireHooks for ClientHooks {
             Some(Ok(slot)) => slot,
             Some(Err(_)) => return CallAdmission::Refused("the client is shutting down".to_owned()),
             None => {
-                let why = "too many asks of this client are on their way already";
+                let why = "this client has too many acquire requests in flight already";
                 return CallAdmission::NotSent(StoreError::not_done(StoreErrorKind::Overloaded, why));
             }
         };
@@ -228,10 +228,10 @@ impl ClientAcquire {
         self.emit(None, EventKind::FellBack { cause, took });
         // Possible grants are not undone but used for healing with the same token. A grant whose
         // response was lost would otherwise look foreign.
-        let asked = self.driver.needs_undo();
+        let needs_undo = self.driver.needs_undo();
         let seed = self.inner.context.random.bits();
-        let life = HoldMachine::local_only(Arc::clone(&self.class), seed, asked, self.now());
-        let heal_token = asked.then(|| self.driver.request().token.clone());
+        let life = HoldMachine::local_only(Arc::clone(&self.class), seed, needs_undo, self.now());
+        let heal_token = needs_undo.then(|| self.driver.request().token.clone());
         self.hand_to_keeper(life, heal_token)
     }
 

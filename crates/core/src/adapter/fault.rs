@@ -14,6 +14,7 @@ use crate::store::StoreErrorKind;
 /// One operation of [`Store`](crate::store::Store).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum StoreOp {
     Acquire,
     Renew,

@@ -74,9 +74,13 @@ impl Store for PrefixedStore {
         format!("{} under {}", self.inner.describe(), self.prefix)
     }
 
-    async fn acquire(&self, ask: &AcquireRequest, within: Duration) -> Result<AcquireResponse, StoreError> {
-        let names = ask.names.try_map(|name| self.with_prefix(name))?;
-        self.inner.acquire(&AcquireRequest { names, ..ask.clone() }, within).await
+    async fn acquire(
+        &self,
+        request: &AcquireRequest,
+        within: Duration,
+    ) -> Result<AcquireResponse, StoreError> {
+        let names = request.names.try_map(|name| self.with_prefix(name))?;
+        self.inner.acquire(&AcquireRequest { names, ..request.clone() }, within).await
     }
 
     async fn renew(
@@ -84,13 +88,13 @@ impl Store for PrefixedStore {
         batch: &[RenewRequest],
         within: Duration,
     ) -> Vec<Result<RenewResponse, StoreError>> {
-        let asked: Vec<_> = batch.iter().map(|item| self.renewal_with_prefix(item)).collect();
-        let fitting: Vec<_> = asked.iter().filter_map(|item| item.as_ref().ok().cloned()).collect();
+        let prefixed: Vec<_> = batch.iter().map(|item| self.renewal_with_prefix(item)).collect();
+        let fitting: Vec<_> = prefixed.iter().filter_map(|item| item.as_ref().ok().cloned()).collect();
         // Items that do not fit are refused here; the rest must still be renewed in one batch.
         let mut answers =
             if fitting.is_empty() { Vec::new() } else { self.inner.renew(&fitting, within).await }
                 .into_iter();
-        asked
+        prefixed
             .into_iter()
             .map(|item| match item {
                 Err(refused) => Err(refused),
@@ -106,11 +110,11 @@ impl Store for PrefixedStore {
 
     async fn release(
         &self,
-        giving: &ReleaseRequest,
+        request: &ReleaseRequest,
         within: Duration,
     ) -> Result<ReleaseResponse, StoreError> {
-        let names = giving.names.try_map(|name| self.with_prefix(name))?;
-        self.inner.release(&ReleaseRequest { names, ..giving.clone() }, within).await
+        let names = request.names.try_map(|name| self.with_prefix(name))?;
+        self.inner.release(&ReleaseRequest { names, ..request.clone() }, within).await
     }
 
     async fn inspect(&self, name: &Name, within: Duration) -> Result<LeaseList, StoreError> {

@@ -10,6 +10,7 @@ use crate::event::{Event, EventKind, Observer};
 
 /// The key of one metric value. Names are without the `leasehold_` prefix; times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Metric {
     /// The name, e.g. `acquire_total`.
     pub name: &'static str,
@@ -20,6 +21,7 @@ pub struct Metric {
 /// The labels that every metric has. A lock's name is never a label: the number of names is
 /// unbounded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Labels {
     /// The class of the event, or `other` beyond the limit of label values.
     pub class: Arc<str>,

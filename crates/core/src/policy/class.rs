@@ -15,6 +15,7 @@ use crate::types::Ttl;
 /// or a release fails. It is not part of the lock's name, so two classes exclude each other on one
 /// name.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Class {
     /// The name: lower-case letters, digits and dashes.
     pub name: Arc<str>,
@@ -110,6 +111,7 @@ pub enum ReleaseWhen {
 
 /// The policy of acquires.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct AcquirePolicy {
     /// How long to wait for a busy name; zero is one try.
     pub wait: Duration,
@@ -128,6 +130,7 @@ pub struct AcquirePolicy {
 
 /// The policy of renewals.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RenewPolicy {
     /// The renewal interval; `None` for work that always fits one TTL.
     pub every: Option<Duration>,
@@ -142,6 +145,7 @@ pub struct RenewPolicy {
 
 /// The policy of releases.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ReleasePolicy {
     /// Attempts in the foreground; further attempts run in the background.
     pub attempts: u32,

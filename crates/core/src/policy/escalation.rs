@@ -127,8 +127,8 @@ impl PolicyBook {
         if self.state().watches.iter().all(|watch| watch.judge(now).is_none()) {
             return Vec::new();
         }
-        let told = self.change(now, |state| {
-            let mut told = Vec::new();
+        let changes = self.change(now, |state| {
+            let mut changes = Vec::new();
             for index in 0..state.watches.len() {
                 let Some((turn, class, rule, text)) = state.watches.get(index).and_then(|watch| {
                     let turn = watch.judge(now)?;
@@ -147,7 +147,7 @@ impl PolicyBook {
                         (ChangeKind::Reverted, format!("the signal has been quiet: {text}"))
                     }
                 };
-                told.push(Change {
+                changes.push(Change {
                     to: state.displayed_value(&class, field, now),
                     class,
                     field: field.path().into(),
@@ -157,11 +157,11 @@ impl PolicyBook {
                     until: None,
                 });
             }
-            Ok(told)
+            Ok(changes)
         });
         // A rule only turns `continue` into `fence` or `fail-open` into `fail-closed`. No check
         // depends on those, so the change cannot be refused.
-        told.unwrap_or_default()
+        changes.unwrap_or_default()
     }
 }
 

@@ -193,15 +193,15 @@ impl PolicyBook {
                 return Vec::new();
             }
         }
-        let told = self.change(now, |state| {
-            let mut told = std::mem::take(&mut state.pending);
-            told.extend(state.remove_ended_overrides(now));
-            told.extend(state.sync_rules(now));
-            Ok(told)
+        let changes = self.change(now, |state| {
+            let mut changes = std::mem::take(&mut state.pending);
+            changes.extend(state.remove_ended_overrides(now));
+            changes.extend(state.sync_rules(now));
+            Ok(changes)
         });
         // Every class after the end of an override was checked when the override was set, so this
         // cannot be refused.
-        told.unwrap_or_default()
+        changes.unwrap_or_default()
     }
 
     /// The end of the next override, if there is one.

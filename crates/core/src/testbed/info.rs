@@ -1,6 +1,7 @@
 /// A fault that only this kind of store has. Faults of workers, clocks and networks are the
 /// drill's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreFault {
     /// Its name in reports.
     pub name: &'static str,

@@ -160,11 +160,20 @@ pub trait Testbed: fmt::Debug + Send + Sync + 'static {
 
 /// Where a server listens, and what it speaks there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NetworkEndpoint {
     /// The server's own address.
     pub address: SocketAddr,
     /// How much of the connections a fault proxy can understand.
     pub protocol: WireProtocol,
+}
+
+impl NetworkEndpoint {
+    /// A server that a fault proxy can stand before.
+    #[must_use]
+    pub const fn new(address: SocketAddr, protocol: WireProtocol) -> Self {
+        Self { address, protocol }
+    }
 }
 
 /// The protocol of a store's connections, for a fault proxy.

@@ -11,9 +11,12 @@ use tokio::task::JoinSet;
 
 use super::daemon::DaemonProcess;
 use super::https::{HttpsConnection, HttpsResponse};
+use super::tally::{AttackTally, RequestEnd};
 
 // Connections of a flood of requests. The daemon answers one request at a time on each.
 const FLOOD_CONNECTIONS: usize = 16;
+// As many as history queries may wait in the daemon, so that its queue is always full.
+const HISTORY_CONNECTIONS: usize = 64;
 // Connections that are opened at the same time.
 const OPENING_CONNECTIONS: usize = 64;
 // Nearly as long as a head may be.
@@ -23,38 +26,42 @@ const UNFINISHED_BODY_BYTES: usize = 440_000;
 const PIPELINED_REQUESTS: usize = 50;
 // How long connections are kept that cost memory.
 const OPEN_TIME: Duration = Duration::from_secs(3);
+// A response that refuses an unfinished body has arrived long before it is looked for.
+const EARLY_STATUS_TIMEOUT: Duration = Duration::from_millis(5);
+const BATCH_PATH: &str = "/v1/namespaces/hostile/renew";
 
 /// One kind of attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attack {
     /// Renewals with invented classes, which must not become metric labels.
     Labels,
+    /// Requests whose bodies never end.
+    UnfinishedBodies,
     /// TLS connections without a token, each with an unfinished head.
     IdleConnections,
     /// Connections that ask for documents and do not read them.
     SlowReaders,
-    /// Requests whose bodies never end.
-    UnfinishedBodies,
     /// Queries of the history.
     History,
     /// Probes, which need no token.
     Probes,
 }
 
-/// What came of an attack. Keeps its connections open until dropped.
-pub(super) struct AttackOutcome {
-    pub(super) summary: String,
-    _open: Vec<TcpStream>,
+/// The connections of an attack, which stay open until dropped.
+#[derive(Default)]
+pub(super) struct OpenConnections {
+    _sockets: Vec<TcpStream>,
     _readers: Vec<HttpsConnection>,
 }
 
 impl Attack {
-    /// Every attack with its full number of requests or connections.
+    /// Every attack with its full number of requests or connections. Unfinished bodies come before the
+    /// connections: memory that these have used is used again and would hide what bodies take.
     pub(super) const ALL: &[(Self, u32)] = &[
         (Self::Labels, 20_000),
+        (Self::UnfinishedBodies, 2000),
         (Self::IdleConnections, 16_000),
         (Self::SlowReaders, 4000),
-        (Self::UnfinishedBodies, 2000),
         (Self::History, 4000),
         (Self::Probes, 20_000),
     ];
@@ -62,9 +69,9 @@ impl Attack {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Labels => "invented classes",
+            Self::UnfinishedBodies => "unfinished bodies",
             Self::IdleConnections => "idle connections",
             Self::SlowReaders => "slow readers",
-            Self::UnfinishedBodies => "unfinished bodies",
             Self::History => "history queries",
             Self::Probes => "probes",
         }
@@ -75,12 +82,60 @@ impl Attack {
         matches!(self, Self::IdleConnections | Self::SlowReaders | Self::UnfinishedBodies)
     }
 
-    pub(super) async fn run(self, daemon: &Arc<DaemonProcess>, count: usize) -> AttackOutcome {
-        if !self.keeps_connections() {
-            let summary = self.flood(daemon, count).await;
-            return AttackOutcome { summary, _open: Vec::new(), _readers: Vec::new() };
+    /// The least part of its requests or connections, in percent, that must have had their effect:
+    /// otherwise the drill has shown nothing.
+    pub(super) fn least_effective_percent(self) -> usize {
+        match self {
+            Self::Labels | Self::Probes => 99,
+            // The others are refused, by the bound of bodies or of queries in the queue.
+            Self::UnfinishedBodies | Self::History => 0,
+            // The others are cut before they have sent all they wanted to.
+            Self::IdleConnections | Self::SlowReaders => 80,
         }
-        let (mut open, mut readers, mut refused) = (Vec::new(), Vec::new(), 0);
+    }
+
+    /// Sends one ordinary request of the same kind.
+    ///
+    /// # Errors
+    /// The daemon does not answer as the attack needs it: the attack would do nothing.
+    pub(super) async fn check_target(self, daemon: &DaemonProcess) -> Result<(), String> {
+        let (method, path, token, body, expected, least_bytes) = match self {
+            // Refused because the token holds nothing; the class in it was looked at.
+            Self::Labels => ("POST", "/v1/locks/hostile:1/renew", Some(0), invented_renewal(0), 410, 0),
+            Self::UnfinishedBodies => ("POST", BATCH_PATH, Some(0), r#"{"items":[]}"#.to_owned(), 200, 0),
+            Self::IdleConnections | Self::Probes => ("GET", "/healthz", None, String::new(), 200, 0),
+            Self::SlowReaders => ("GET", "/openapi.json", None, String::new(), 200, 50_000),
+            Self::History => ("GET", "/v1/history?limit=1000", Some(0), String::new(), 200, 0),
+        };
+        let token = token.map(|at: usize| daemon.hostile_tokens[at].as_str());
+        let request = async {
+            let mut connection = HttpsConnection::open(daemon).await?;
+            connection.request(method, path, token, &body).await
+        };
+        match request.await {
+            Ok(response) if response.status == expected && response.body.len() >= least_bytes => Ok(()),
+            Ok(response) => Err(format!(
+                "{method} {path} is answered with {} and {} bytes instead of {expected}: {}",
+                response.status,
+                response.body.len(),
+                String::from_utf8_lossy(&response.body[..response.body.len().min(300)])
+            )),
+            Err(error) => Err(format!("{method} {path} is not answered: {error}")),
+        }
+    }
+
+    /// Attacks, and counts in `tally` what came of each request or connection.
+    pub(super) async fn run(
+        self,
+        daemon: &Arc<DaemonProcess>,
+        count: usize,
+        tally: &Arc<AttackTally>,
+    ) -> OpenConnections {
+        if !self.keeps_connections() {
+            self.flood(daemon, count, tally).await;
+            return OpenConnections::default();
+        }
+        let (mut open, mut readers) = (Vec::new(), Vec::new());
         let (mut opening, mut started) = (JoinSet::new(), 0);
         while started < count || !opening.is_empty() {
             while started < count && opening.len() < OPENING_CONNECTIONS {
@@ -88,15 +143,32 @@ impl Attack {
                 started += 1;
             }
             match opening.join_next().await {
-                // The TLS state of a reader is needed to keep its receive window closed.
-                Some(Ok(Ok(connection))) if self == Self::SlowReaders => readers.push(connection),
-                Some(Ok(Ok(connection))) => open.push(connection.into_socket()),
-                _ => refused += 1,
+                // Whether the body is held or refused shows in the response.
+                Some(Ok(Ok(connection))) if self == Self::UnfinishedBodies => readers.push(connection),
+                Some(Ok(Ok(connection))) => {
+                    tally.count(RequestEnd::Effective);
+                    match self {
+                        // The TLS state of a reader is needed to keep its receive window closed.
+                        Self::SlowReaders => readers.push(connection),
+                        _ => open.push(connection.into_socket()),
+                    }
+                }
+                Some(Ok(Err(error))) => tally.count(RequestEnd::of_error(&error, true)),
+                Some(Err(panicked)) => tally.count(RequestEnd::Failed(panicked.to_string())),
+                None => {}
             }
         }
         BootClock.sleep(OPEN_TIME).await;
-        let summary = format!("{} opened, {refused} refused or cut", open.len() + readers.len());
-        AttackOutcome { summary, _open: open, _readers: readers }
+        if self == Self::UnfinishedBodies {
+            for reader in &mut readers {
+                tally.count(match reader.early_status(EARLY_STATUS_TIMEOUT).await {
+                    None => RequestEnd::Effective,
+                    Some(429) => RequestEnd::Bounded,
+                    Some(status) => RequestEnd::Failed(format!("status {status}")),
+                });
+            }
+        }
+        OpenConnections { _sockets: open, _readers: readers }
     }
 
     async fn open_one(self, daemon: Arc<DaemonProcess>) -> io::Result<HttpsConnection> {
@@ -107,8 +179,8 @@ impl Attack {
                 connection.send(one.repeat(PIPELINED_REQUESTS).as_bytes()).await?;
             }
             Self::UnfinishedBodies => {
-                let (path, token) = ("/v1/namespaces/hostile/renew", daemon.hostile_token.as_str());
-                let head = connection.head("POST", path, Some(token), UNFINISHED_BODY_BYTES + 1);
+                let token = daemon.hostile_tokens[0].as_str();
+                let head = connection.head("POST", BATCH_PATH, Some(token), UNFINISHED_BODY_BYTES + 1);
                 connection.send(format!("{head}{}", " ".repeat(UNFINISHED_BODY_BYTES)).as_bytes()).await?;
             }
             _ => {
@@ -120,40 +192,47 @@ impl Attack {
     }
 
     /// Sends `count` requests over some connections, as fast as the daemon answers.
-    async fn flood(self, daemon: &Arc<DaemonProcess>, count: usize) -> String {
+    async fn flood(self, daemon: &Arc<DaemonProcess>, count: usize, tally: &Arc<AttackTally>) {
         let next = Arc::new(AtomicUsize::new(0));
         let mut senders = JoinSet::new();
-        for _ in 0..FLOOD_CONNECTIONS {
-            let (daemon, next) = (Arc::clone(daemon), Arc::clone(&next));
+        let connections = if self == Self::History { HISTORY_CONNECTIONS } else { FLOOD_CONNECTIONS };
+        for sender in 0..connections {
+            let (daemon, next, tally) = (Arc::clone(daemon), Arc::clone(&next), Arc::clone(tally));
             senders.spawn(async move {
-                let (mut connection, mut answered, mut failed) = (None, 0_usize, 0_usize);
+                let token = daemon.hostile_tokens[sender % daemon.hostile_tokens.len()].clone();
+                let mut connection = None;
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= count {
-                        return (answered, failed);
+                        return;
                     }
-                    match self.send_one(&daemon, &mut connection, number).await {
-                        Ok(_) => answered += 1,
-                        Err(_) => {
-                            failed += 1;
+                    let end = match self.send_one(&daemon, &token, &mut connection, number).await {
+                        Ok(response) => self.judge(&response),
+                        Err(error) => {
                             connection = None;
+                            RequestEnd::of_error(&error, false)
                         }
-                    }
+                    };
+                    tally.count(end);
                 }
             });
         }
-        let (mut answered, mut failed) = (0, 0);
-        while let Some(sender) = senders.join_next().await {
-            let (one, other) = sender.unwrap_or_default();
-            answered += one;
-            failed += other;
+        while senders.join_next().await.is_some() {}
+    }
+
+    fn judge(self, response: &HttpsResponse) -> RequestEnd {
+        let text = String::from_utf8_lossy(&response.body);
+        match (self, response.status) {
+            (Self::Labels, 410) | (Self::History | Self::Probes, 200) => RequestEnd::Effective,
+            (Self::History, 503) if text.contains("overloaded") => RequestEnd::Bounded,
+            (_, status) => RequestEnd::Failed(format!("status {status}")),
         }
-        format!("{answered} answered, {failed} cut")
     }
 
     async fn send_one(
         self,
         daemon: &DaemonProcess,
+        token: &str,
         connection: &mut Option<HttpsConnection>,
         number: usize,
     ) -> io::Result<HttpsResponse> {
@@ -161,17 +240,21 @@ impl Attack {
             Some(connection) => connection,
             none => none.insert(HttpsConnection::open(daemon).await?),
         };
-        let token = Some(daemon.hostile_token.as_str());
         match self {
             Self::Labels => {
-                let body = format!(r#"{{"token":"h|c{number}|{number:032x}","fence":"1","ttl_ms":1000}}"#);
-                connection.request("POST", "/v1/locks/hostile:1/renew", token, &body).await
+                let body = invented_renewal(number);
+                connection.request("POST", "/v1/locks/hostile:1/renew", Some(token), &body).await
             }
-            Self::History => connection.request("GET", "/v1/history?limit=1000", token, "").await,
+            Self::History => connection.request("GET", "/v1/history?limit=1000", Some(token), "").await,
             _ => {
                 let path = if number.is_multiple_of(2) { "/healthz" } else { "/readyz" };
                 connection.request("GET", path, None, "").await
             }
         }
     }
+}
+
+/// A renewal whose token names a class that no policy has.
+fn invented_renewal(number: usize) -> String {
+    format!(r#"{{"token":"h|c{number}|{number:032x}","fence":"1","ttl_ms":1000}}"#)
 }

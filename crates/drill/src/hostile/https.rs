@@ -1,7 +1,9 @@
 //! A small HTTPS client that can also misbehave.
 
 use std::io;
+use std::time::Duration;
 
+use leasehold_core::clock::{BootClock, Clock, run_until};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -81,6 +83,13 @@ impl HttpsConnection {
             }
         }
         Ok(HttpsResponse { status, body })
+    }
+
+    /// The status of a response that the daemon sent before the request was complete, if it sent one within
+    /// `wait`.
+    pub(super) async fn early_status(&mut self, wait: Duration) -> Option<u16> {
+        let response = run_until(&BootClock, BootClock.now() + wait, self.read_response()).await;
+        response.and_then(Result::ok).map(|response| response.status)
     }
 
     /// Only the socket: thousands of idle connections need no TLS state on this side.

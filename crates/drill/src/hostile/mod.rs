@@ -2,17 +2,21 @@
 //! a real daemon, beside the holds of another tenant. `leasehold drill hostile-clients` runs it.
 //!
 //! `daemon` starts the process, `https` is the client, `calm_tenant` has the holds whose renewals are
-//! counted, and `attacks` are what the other tenant and callers without a token do.
+//! counted, and `attacks` are what the other tenant and callers without a token do. `tally` counts what came of
+//! them, `watch` probes the daemon meanwhile, and `verdict` judges.
 
 mod attacks;
 mod calm_tenant;
 mod daemon;
 mod https;
+mod tally;
+mod verdict;
+mod watch;
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use leasehold_core::clock::{BootClock, Clock, run_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,9 +24,10 @@ use crate::fleet::WorkerProgram;
 use attacks::Attack;
 use calm_tenant::CalmTenant;
 use daemon::DaemonProcess;
+use tally::AttackTally;
+use verdict::{AttackResult, Findings, resident_limit_mib};
+use watch::DaemonWatch;
 
-/// The most memory that the daemon may have resident at any time, in MiB.
-const MAX_RESIDENT_MIB: u64 = 256;
 // Descriptors of this process that are not connections of an attack.
 const OWN_DESCRIPTORS: usize = 1000;
 // An attack that takes longer is cut off and counts as it stands.
@@ -59,14 +64,15 @@ impl HostileDrillOptions {
 pub struct HostileVerdict {
     /// Whether every promise was kept.
     pub kept: bool,
-    /// The report as text.
+    /// The report as text, with every promise that was broken.
     pub report: String,
 }
 
 /// Runs the drill. `program` must be the `leasehold` command: the daemon is started with it.
 ///
 /// # Errors
-/// The drill could not be run; this is no verdict.
+/// The drill could not be run, or an attack had no effect; this is no verdict. A daemon that crashes is a
+/// broken promise and no error.
 pub async fn run(
     options: &HostileDrillOptions,
     program: &WorkerProgram,
@@ -75,44 +81,71 @@ pub async fn run(
     let connections = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
     let daemon = Arc::new(DaemonProcess::start(program).await?);
     let tenant = CalmTenant::start(&daemon, options.holds).await?;
-    progress(&format!("{} holds of one tenant on {}", options.holds, daemon.address()));
-    let (mut report, mut answered) = (String::new(), true);
+    let (baseline_mib, _) = daemon.resident_mib().context("the kernel does not tell the daemon's memory")?;
+    progress(&format!(
+        "{} holds of one tenant on {}, {baseline_mib} MiB resident",
+        options.holds,
+        daemon.address()
+    ));
+    let mut findings = Findings::new(options.holds);
     for (attack, full) in Attack::ALL {
         let wanted = options.scaled(*full);
         let count = if attack.keeps_connections() { wanted.min(connections) } else { wanted };
-        let began = BootClock.now();
-        let done = run_until(&BootClock, began + ATTACK_TIMEOUT, attack.run(&daemon, count)).await;
-        // While the attack's connections are still open.
-        let alive = daemon.is_alive().await;
-        answered &= alive;
-        let outcome = match &done {
-            Some(outcome) => outcome.summary.clone(),
-            None => "cut off".to_owned(),
-        };
-        let fewer =
-            if count < wanted { format!(" (of {wanted}: the limit of open files)") } else { String::new() };
-        let line = format!(
-            "{:<18} {count}{fewer} in {:.1?}: {outcome}; daemon {} MiB; /healthz {}",
-            attack.name(),
-            BootClock.now().since(began),
-            daemon.peak_resident_mib()?,
-            if alive { "answers" } else { "DOES NOT ANSWER" },
-        );
+        let result = run_attack(*attack, &daemon, &tenant, count).await;
+        let line = findings.add_attack(*attack, wanted, count, &result);
         progress(&line);
-        writeln!(report, "{line}")?;
-        drop(done);
+        if let Some(crash) = daemon.crash_report() {
+            findings.add_broken(crash);
+            break;
+        }
     }
-    let renewals = tenant.stop().await;
-    let peak = daemon.peak_resident_mib()?;
-    let kept = answered && renewals.missed == 0 && renewals.done > 0 && peak < MAX_RESIDENT_MIB;
-    writeln!(
-        report,
-        "renewals: {} done, {} missed, {} retried, slowest {:.1?}",
-        renewals.done, renewals.missed, renewals.retried, renewals.slowest
-    )?;
-    writeln!(report, "resident memory of the daemon: {peak} MiB at most, {MAX_RESIDENT_MIB} allowed")?;
-    writeln!(report, "{}", if kept { "every promise was kept" } else { "A PROMISE WAS BROKEN" })?;
-    Ok(HostileVerdict { kept, report })
+    findings.add_calm_tenant(&tenant.stop().await);
+    if let Some((_, peak_mib)) = daemon.resident_mib() {
+        findings.add_peak(peak_mib, resident_limit_mib(baseline_mib, options.scale));
+    }
+    findings.judge()
+}
+
+/// Runs one attack, watches the daemon meanwhile, and counts its metrics before and after.
+async fn run_attack(
+    attack: Attack,
+    daemon: &Arc<DaemonProcess>,
+    tenant: &CalmTenant,
+    count: usize,
+) -> AttackResult {
+    let began = BootClock.now();
+    let mut problem = attack.check_target(daemon).await.err();
+    let series_before = daemon.metric_series().await;
+    // What came before belongs to no attack.
+    let _ = tenant.take_kept_holds();
+    let watch = DaemonWatch::start(daemon);
+    let tally = Arc::new(AttackTally::default());
+    let open = run_until(&BootClock, began + ATTACK_TIMEOUT, attack.run(daemon, count, &tally)).await;
+    // While the attack's connections are still open.
+    let watched = watch.stop().await;
+    let kept_holds = tenant.take_kept_holds();
+    let cut_off = open.is_none();
+    drop(open);
+    problem = problem.or_else(|| tally.shortfall(count, attack.least_effective_percent()));
+    let new_series = match (series_before, daemon.metric_series().await) {
+        (Ok(before), Ok(after)) => after.saturating_sub(before),
+        (Err(error), _) | (_, Err(error)) => {
+            problem = problem.or_else(|| Some(format!("the metrics cannot be counted: {error}")));
+            0
+        }
+    };
+    let took = BootClock.now().since(began);
+    let resident_mib = daemon.resident_mib().unwrap_or_default();
+    AttackResult {
+        outcome: tally.to_string(),
+        took,
+        cut_off,
+        problem,
+        watched,
+        kept_holds,
+        new_series,
+        resident_mib,
+    }
 }
 
 /// Raises the soft limit of open files to the hard one, and returns it.

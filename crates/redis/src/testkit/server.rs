@@ -174,7 +174,7 @@ impl RedisServer {
         // With `--tls-port` the plain port is 0. An accepted TCP connection has to suffice.
         let tls_only = self.args.iter().any(|arg| arg == "--tls-port");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let asked = || -> io::Result<bool> {
+        let answers = || -> io::Result<bool> {
             let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
             if tls_only {
                 return Ok(true);
@@ -185,7 +185,7 @@ impl RedisServer {
             let got = stream.read(&mut answer)?;
             Ok(got > 0 && !answer.starts_with(b"-LOADING"))
         };
-        asked().unwrap_or(false)
+        answers().unwrap_or(false)
     }
 }
 

@@ -150,7 +150,7 @@ impl Testbed for RedisTestbed {
     fn endpoint(&self) -> Option<NetworkEndpoint> {
         // Every lock operation is a script, called by its hash.
         let protocol = WireProtocol::Resp { lock_command: "EVALSHA" };
-        Some(NetworkEndpoint { address: self.address, protocol })
+        Some(NetworkEndpoint::new(self.address, protocol))
     }
 
     fn url_through(&self, proxy: SocketAddr) -> Result<String, TestbedError> {

@@ -5,6 +5,7 @@
 //! chain there, and the end of the chain is kept in the daemon's database. An admin action is on
 //! the disk before it takes effect. Other lines are written asynchronously.
 
+mod carry;
 mod chain;
 mod head;
 mod key;
@@ -14,10 +15,13 @@ mod open;
 mod refusals;
 mod segments;
 #[cfg(test)]
+mod tampering_tests;
+#[cfg(test)]
 mod tests;
 mod verify;
 mod writer;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,14 +47,14 @@ const MAX_QUEUED_LINES: usize = 65_536;
 pub(crate) struct Audit {
     /// `None` without a state directory: nothing is recorded.
     lines: Option<SyncSender<AuditMessage>>,
-    /// Damaged segments that are still in the state directory.
+    /// Damaged files, and notes about missing ones, that are still in the state directory.
     pub(crate) set_aside: usize,
 }
 
 /// One audited change.
 #[derive(Debug, Clone)]
 pub(crate) struct AuditEntry {
-    action: &'static str,
+    action: Cow<'static, str>,
     actor: String,
     name: Option<String>,
     fence: Option<Fence>,
@@ -59,13 +63,14 @@ pub(crate) struct AuditEntry {
     segment: Option<u64>,
     damaged_from: Option<u64>,
     omitted: Option<u64>,
+    carried_from: Option<u64>,
     is_refusal: bool,
 }
 
 impl AuditEntry {
     pub(crate) fn new(action: &'static str, who: &Principal) -> Self {
         Self {
-            action,
+            action: Cow::Borrowed(action),
             actor: who.id().to_owned(),
             name: None,
             fence: None,
@@ -74,6 +79,7 @@ impl AuditEntry {
             segment: None,
             damaged_from: None,
             omitted: None,
+            carried_from: None,
             is_refusal: false,
         }
     }
@@ -130,7 +136,7 @@ impl Audit {
     /// power loss cut short is removed, and the next line says so. A damaged segment is set aside.
     ///
     /// # Errors
-    /// A file cannot be used.
+    /// The folder or the disk does not allow it. Damage is no error.
     pub(crate) async fn open(
         folder: Option<&Path>,
         state_db: &Arc<StateDb>,

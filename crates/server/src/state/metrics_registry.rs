@@ -18,7 +18,7 @@ use leasehold_plane::metrics::{
 pub const DAMAGED_AUDIT_SEGMENTS_METRIC: &str = "audit_damaged_segments";
 /// What [`DAMAGED_AUDIT_SEGMENTS_METRIC`] says.
 pub const DAMAGED_AUDIT_SEGMENTS_HELP: &str =
-    "Damaged segments of the audit log that were set aside in the state folder, counted at the start";
+    "Damaged files of the audit log, and notes about missing ones, in the state folder, counted at the start";
 
 /// The metrics of one process: a daemon, or a replica of the control plane.
 #[derive(Debug)]

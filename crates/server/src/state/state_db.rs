@@ -152,6 +152,11 @@ impl StateDb {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
+    /// Whether no further task may be queued.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// Runs a task and returns its result once the transaction has committed. The task is queued by
     /// the call itself, not when the future is first polled.
     pub(crate) fn write_confirmed<T, S>(

@@ -115,8 +115,8 @@ fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         CampaignEnd::Interrupted => bail!("interrupted after {done} of {} histories", what.seed_count),
         CampaignEnd::Replayed(Some(seed)) => {
             let again = repeat_command(seed, args, " --replay");
-            let told = writeln!(out, "seed {seed} ran differently the second time\n{again}");
-            Ok(report_violation(told.map_err(Into::into)))
+            let written = writeln!(out, "seed {seed} ran differently the second time\n{again}");
+            Ok(report_violation(written.map_err(Into::into)))
         }
         CampaignEnd::Replayed(None) => {
             let events = count(&progress.events);
@@ -157,8 +157,8 @@ fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
 
 /// Returns false. A broken promise outranks a report that could not be written, for example to a
 /// closed pipe.
-fn report_violation(told: anyhow::Result<()>) -> bool {
-    if let Err(error) = told {
+fn report_violation(written: anyhow::Result<()>) -> bool {
+    if let Err(error) = written {
         print_message(&format!("{error:#}"));
     }
     false

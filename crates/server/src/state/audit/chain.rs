@@ -20,6 +20,13 @@ impl<D: Disk> Chain<D> {
         Self { key, head, file }
     }
 
+    /// Continues a file whose lines end at `head`. They may be in the page cache only, if the process before
+    /// was killed: the head that covers them must not be saved before they are on the disk.
+    pub(super) fn resume(key: AuditKey, head: ChainHead, mut file: LineFile<D>) -> io::Result<Self> {
+        file.sync()?;
+        Ok(Self { key, head, file })
+    }
+
     /// Appends the next line, and syncs it if `synced`. On an error no part of the line stays in
     /// the file.
     pub(super) fn append(&mut self, entry: AuditEntry, at: String, synced: bool) -> io::Result<()> {
@@ -118,7 +125,7 @@ mod tests {
             let disk = FailingDisk { file, faults: Arc::default() };
             let ordered = Arc::clone(&disk.faults);
             let key =
-                AuditKey::load_or_create(&folder.path().join("audit.key"), &OsRandom::shared()).unwrap();
+                AuditKey::load_or_create(&folder.path().join("audit.key"), &OsRandom::shared()).unwrap().key;
             let mut chain = Chain::new(key.clone(), ChainHead::empty(), LineFile::new(disk, 0));
             let opening = AuditEntry::new("segment.open", &who).segment(1);
             chain.append(opening, String::new(), true).unwrap();
@@ -135,5 +142,19 @@ mod tests {
             let found = verify_segment(File::open(&path).unwrap(), &key, None).unwrap().unwrap();
             assert_eq!(found.end.seq, kept, "{orders:?}");
         }
+    }
+
+    /// A killed daemon leaves lines in the page cache; a power loss would then remove what the head covers.
+    #[test]
+    fn finding_15_resumed_lines_are_on_the_disk_before_the_head_covers_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::options().append(true).create_new(true).open(folder.path().join("log")).unwrap();
+        let disk = FailingDisk { file, faults: Arc::default() };
+        let faults = Arc::clone(&disk.faults);
+        faults.lock().unwrap().push_back(DiskFault::Unsynced);
+        let key =
+            AuditKey::load_or_create(&folder.path().join("audit.key"), &OsRandom::shared()).unwrap().key;
+        assert!(Chain::resume(key, ChainHead::empty(), LineFile::new(disk, 0)).is_err());
+        assert!(faults.lock().unwrap().is_empty());
     }
 }

@@ -3,9 +3,14 @@
 //! Without it, lines removed from the end of the log would not be missed. The head is saved only
 //! after its line is on the disk: after a crash the log may be ahead of the head, never behind.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Weak;
+use std::task::{Context, Poll, Waker};
 
+use leasehold_core::atomic_file::sync_folder;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::state::state_db::StateDb;
@@ -57,7 +62,7 @@ pub(super) fn save(db: &Connection, head: &ChainHead) -> rusqlite::Result<()> {
 pub(super) fn load_from_file(path: &Path) -> Result<ChainHead, String> {
     let describe = |why: &str| {
         format!(
-            "{}: {why}; without the head kept there, lines removed from the end would not be missed",
+            "{}: {why}; without the head kept there, lines removed from the end would not be missed (the next start of the daemon records a missing head as damage)",
             path.display()
         )
     };
@@ -68,24 +73,54 @@ pub(super) fn load_from_file(path: &Path) -> Result<ChainHead, String> {
     head.ok_or_else(|| describe("has no head of the audit log"))
 }
 
+/// Makes what is committed durable: a commit alone may be lost at a power loss.
+pub(super) fn sync_file(folder: &Path) -> io::Result<()> {
+    let path = folder.join("daemon.db");
+    for path in [folder.join("daemon.db-wal"), path.clone()] {
+        match File::open(path) {
+            Ok(file) => file.sync_all()?,
+            // Without a write-ahead log, the commit itself is durable.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    sync_folder(&path)
+}
+
+/// A save that is not committed yet.
+type PendingSave = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
 /// Saves heads in the daemon's database.
 pub(super) struct HeadSaver {
     /// Weak: the log's thread must not keep the state folder locked after the daemon is gone.
     state_db: Weak<StateDb>,
+    pending: Option<PendingSave>,
 }
 
 impl HeadSaver {
     pub(super) fn new(state_db: Weak<StateDb>) -> Self {
-        Self { state_db }
+        Self { state_db, pending: None }
     }
 
-    /// Queues the save. A lost save is harmless: the head before it is in the log too.
-    pub(super) fn save_later(&self, head: ChainHead) {
-        let Some(state_db) = self.state_db.upgrade() else { return };
-        state_db.write_later(move |db| {
-            if let Err(error) = save(db, &head) {
-                tracing::error!(%error, "the head of the audit log could not be saved");
+    /// Queues the save. False if the database is closed: the next start continues with the head
+    /// before, which is in the log too.
+    pub(super) fn save_later(&mut self, head: ChainHead) -> bool {
+        let state_db = self.state_db.upgrade().filter(|state_db| !state_db.is_closed());
+        self.pending = state_db
+            .map(|state_db| -> PendingSave { Box::pin(state_db.write_confirmed(move |db| save(db, &head))) });
+        self.pending.is_some()
+    }
+
+    /// What became of the last save; `None` while it is not known.
+    pub(super) fn take_result(&mut self) -> Option<Result<(), String>> {
+        // The thread polls when it wakes up anyway, so no waker is needed.
+        let mut context = Context::from_waker(Waker::noop());
+        match self.pending.as_mut()?.as_mut().poll(&mut context) {
+            Poll::Ready(result) => {
+                self.pending = None;
+                Some(result)
             }
-        });
+            Poll::Pending => None,
+        }
     }
 }

@@ -11,6 +11,8 @@ use super::key::AuditKey;
 pub(super) const SEGMENT_OPEN: &str = "segment.open";
 /// The action that records that the oldest segment is removed.
 pub(super) const SEGMENT_REMOVE: &str = "segment.remove";
+/// The action that records that the daemon's database had no head of an existing log.
+pub(super) const HEAD_MISSING: &str = "head-missing";
 
 /// One line. The seal covers the fields in this order, so the order is part of the format.
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,13 +23,13 @@ pub(super) struct AuditLine {
     pub(super) actor: String,
     pub(super) action: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
+    pub(super) name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    fence: Option<Fence>,
+    pub(super) fence: Option<Fence>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) detail: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    forced: Option<bool>,
+    pub(super) forced: Option<bool>,
     /// The segment that the line opens or removes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) segment: Option<u64>,
@@ -36,7 +38,10 @@ pub(super) struct AuditLine {
     pub(super) damaged_from: Option<u64>,
     /// How many refusals of this actor were not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    omitted: Option<u64>,
+    pub(super) omitted: Option<u64>,
+    /// The number of the line that this one repeats: that line's segment was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) carried_from: Option<u64>,
     pub(super) prev: String,
     /// The SHA-256 of a line that a version without a key has written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +57,7 @@ impl AuditLine {
             seq,
             at,
             actor: entry.actor,
-            action: entry.action.to_owned(),
+            action: entry.action.into_owned(),
             name: entry.name,
             fence: entry.fence,
             detail: entry.detail,
@@ -60,6 +65,7 @@ impl AuditLine {
             segment: entry.segment,
             damaged_from: entry.damaged_from,
             omitted: entry.omitted,
+            carried_from: entry.carried_from,
             prev,
             hash: None,
             mac: None,

@@ -5,12 +5,13 @@ use std::io::{self, ErrorKind, Seek};
 use std::os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use leasehold_core::atomic_file::sync_folder;
+use leasehold_core::atomic_file::{FileAccess, replace_durably, sync_folder};
 
 use super::AuditEntry;
+use super::carry::CarriedLines;
 use super::chain::Chain;
 use super::head::ChainHead;
-use super::key::AuditKey;
+use super::key::{AuditKey, has_entry};
 use super::line::{SEGMENT_OPEN, SEGMENT_REMOVE};
 use super::line_file::LineFile;
 use crate::auth::Principal;
@@ -94,22 +95,36 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
     segments.iter().map(|segment| format!("{} {}", segment.file_name(), segment.inode())).collect()
 }
 
-/// How many segments were set aside and are still in the folder.
+/// How many damaged files, and notes about missing ones, are still in the folder.
 pub(super) fn count_set_aside(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_name().to_string_lossy().contains(SET_ASIDE)).count()
 }
 
-/// Renames a damaged segment, so that it is kept but not read any more. Returns its new name.
-pub(super) fn set_aside(segment: &SegmentFile) -> io::Result<String> {
+/// Renames a damaged file, so that it is kept but not read any more. Returns its new name.
+pub(super) fn set_aside(path: &Path) -> io::Result<String> {
+    let (kept, name) = unused_name(path)?;
+    fs::rename(path, &kept)?;
+    sync_folder(&kept)?;
+    Ok(name)
+}
+
+/// Writes a note in place of what is missing: there is no damaged file to keep, and the damage must stay
+/// visible until somebody has looked. Returns the note's name.
+pub(super) fn write_damage_note(folder: &Path, why: &str) -> io::Result<String> {
+    let (path, name) = unused_name(&folder.join("audit.missing"))?;
+    replace_durably(&path, FileAccess::Private, format!("{why}\n").as_bytes())?;
+    Ok(name)
+}
+
+fn unused_name(path: &Path) -> io::Result<(PathBuf, String)> {
+    let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut copy = 1_u32;
     loop {
-        let name = format!("{}{SET_ASIDE}{copy}", segment.file_name());
-        let path = segment.path.with_file_name(&name);
-        if !path.try_exists()? {
-            fs::rename(&segment.path, &path)?;
-            sync_folder(&path)?;
-            return Ok(name);
+        let name = format!("{file_name}{SET_ASIDE}{copy}");
+        let unused = path.with_file_name(&name);
+        if !has_entry(&unused) {
+            return Ok((unused, name));
         }
         copy += 1;
     }
@@ -145,7 +160,7 @@ impl SegmentedLog {
     ) -> io::Result<Self> {
         let file = File::options().append(true).open(folder.join(NEWEST_SEGMENT))?;
         let length = file.metadata()?.len();
-        let chain = Chain::new(key.clone(), head, LineFile::new(file, length));
+        let chain = Chain::resume(key.clone(), head, LineFile::new(file, length))?;
         Ok(Self { folder: folder.to_owned(), key, limits, chain })
     }
 
@@ -191,15 +206,27 @@ impl SegmentedLog {
         Ok(())
     }
 
-    /// Removes segments beyond the limit. Each removal is on the disk before its segment goes.
+    /// Removes segments beyond the limit. Each removal is on the disk before its segment goes, and the
+    /// administrative lines of the segment are written again before that.
     pub(super) fn remove_oldest(&mut self, at: &str) {
         let removed = || -> io::Result<()> {
             let segments = open_all(&self.folder)?;
             let excess = segments.len().saturating_sub(self.limits.max_segments.max(1));
-            for segment in segments.iter().take(excess) {
-                let Some(number) = segment.number else { continue };
-                let detail = format!("at most {} segments are kept", self.limits.max_segments);
-                let entry = daemon_entry(SEGMENT_REMOVE).segment(number).detail(&detail);
+            let excess: Vec<_> = segments.iter().take(excess).filter(|one| one.number.is_some()).collect();
+            // Half a segment: the log must have room for new lines.
+            let mut carried = CarriedLines::new(self.limits.max_bytes / 2);
+            let mut details = Vec::new();
+            for segment in &excess {
+                let damage = carried.read(segment, &self.key).err();
+                let damage = damage.map(|why| format!("; the rest of it was damaged: {why}"));
+                details.push(damage.unwrap_or_default());
+            }
+            for (entry, at) in carried.into_entries() {
+                self.chain.append(entry, at, false)?;
+            }
+            for (segment, damage) in excess.iter().zip(details) {
+                let detail = format!("at most {} segments are kept{damage}", self.limits.max_segments);
+                let entry = daemon_entry(SEGMENT_REMOVE).segment(segment.number.unwrap_or(0)).detail(&detail);
                 self.chain.append(entry, at.to_owned(), true)?;
                 fs::remove_file(&segment.path)?;
             }

@@ -6,21 +6,30 @@ use std::path::Path;
 
 use super::head::{self, ChainHead, GENESIS};
 use super::key::AuditKey;
-use super::line::{AuditLine, SEGMENT_OPEN, SEGMENT_REMOVE};
+use super::line::{AuditLine, HEAD_MISSING, SEGMENT_OPEN, SEGMENT_REMOVE};
 use super::segments::{self, SegmentFile};
 
 /// Each retry reads the whole log again.
 const MAX_VERIFY_RETRIES: u32 = 8;
 
+/// What the first line of a segment says about the segments before it.
+#[derive(Debug)]
+struct SegmentOpening {
+    seq: u64,
+    prev: String,
+    damaged_from: Option<u64>,
+}
+
 /// A segment whose lines are all as they were written.
 #[derive(Debug)]
 pub(super) struct VerifiedSegment {
-    /// The first line.
-    pub(super) opening: AuditLine,
+    opening: SegmentOpening,
     pub(super) end: ChainHead,
     /// The newest segment that a line says was removed.
     removed: Option<u64>,
     has_head: bool,
+    /// A line says that the head was missing, and when.
+    recorded_damage: Vec<String>,
 }
 
 /// A segment with a line that was changed, inserted, removed or moved.
@@ -38,6 +47,16 @@ pub(super) fn verify_segment(
     key: &AuditKey,
     head: Option<&ChainHead>,
 ) -> Result<Option<VerifiedSegment>, BrokenSegment> {
+    verify_lines(file, key, head, &mut |_| {})
+}
+
+/// Like [`verify_segment`], and passes each line on once it is verified.
+pub(super) fn verify_lines(
+    file: File,
+    key: &AuditKey,
+    head: Option<&ChainHead>,
+    visit: &mut dyn FnMut(AuditLine),
+) -> Result<Option<VerifiedSegment>, BrokenSegment> {
     let mut verified: Option<VerifiedSegment> = None;
     for (at, text) in complete_lines(file).enumerate() {
         let end = verified.as_ref().map(|segment| segment.end.clone());
@@ -51,7 +70,9 @@ pub(super) fn verify_segment(
             return Err(broken("does not follow the line before it: a line was removed, inserted or moved"));
         }
         if line.seal(key) != claimed {
-            return Err(broken("was changed after it was written, or sealed with another key"));
+            return Err(broken(
+                "was changed after it was written, or sealed with another key (--key names the key to use)",
+            ));
         }
         let is_head = head.is_some_and(|head| head.seq == line.seq);
         if is_head && head.is_some_and(|head| head.mac != claimed) {
@@ -63,19 +84,39 @@ pub(super) fn verify_segment(
             if line.action == SEGMENT_REMOVE {
                 segment.removed = segment.removed.max(line.segment);
             }
+            if line.action == HEAD_MISSING && line.carried_from.is_none() {
+                segment.recorded_damage.push(describe_recorded(&line));
+            }
+            visit(line);
             continue;
         }
         let Some(number) = line.segment.filter(|_| line.action == SEGMENT_OPEN) else {
             return Err(broken("does not open a segment: lines before it were removed"));
         };
         let end = ChainHead { segment: number, seq: line.seq, mac: claimed };
-        verified = Some(VerifiedSegment { opening: line, end, removed: None, has_head: is_head });
+        let recorded_damage = line.damaged_from.iter().map(|_| describe_recorded(&line)).collect();
+        let opening =
+            SegmentOpening { seq: line.seq, prev: line.prev.clone(), damaged_from: line.damaged_from };
+        visit(line);
+        verified = Some(VerifiedSegment { opening, end, removed: None, has_head: is_head, recorded_damage });
     }
     Ok(verified)
 }
 
+fn describe_recorded(line: &AuditLine) -> String {
+    format!("recorded at {}: {}", line.at, line.detail.as_deref().unwrap_or_default())
+}
+
 /// Verifies a log that a version without a key has written. It becomes segment 1.
 pub(super) fn verify_unkeyed(file: File) -> Result<ChainHead, String> {
+    verify_unkeyed_lines(file, &mut |_| {})
+}
+
+/// Like [`verify_unkeyed`], and passes each line on once it is verified.
+pub(super) fn verify_unkeyed_lines(
+    file: File,
+    visit: &mut dyn FnMut(AuditLine),
+) -> Result<ChainHead, String> {
     let mut end = ChainHead { segment: 1, seq: 0, mac: GENESIS.to_owned() };
     for (at, text) in complete_lines(file).enumerate() {
         let broken = |why: &str| format!("line {}: {why}", at + 1);
@@ -90,6 +131,7 @@ pub(super) fn verify_unkeyed(file: File) -> Result<ChainHead, String> {
             return Err(broken("was changed after it was written"));
         }
         end = ChainHead { segment: 1, seq: line.seq, mac: claimed };
+        visit(line);
     }
     Ok(end)
 }
@@ -164,7 +206,9 @@ impl<'a> LogWalk<'a> {
             self.end = broken.end.or(self.end.take());
             broken.why
         })?;
-        let Some(VerifiedSegment { opening, end, removed, has_head }) = verified else { return Ok(()) };
+        let Some(VerifiedSegment { opening, end, removed, has_head, recorded_damage }) = verified else {
+            return Ok(());
+        };
         if segment.number.is_some_and(|number| number != end.segment) {
             return Err(format!("is segment {} under the name of another", end.segment));
         }
@@ -181,9 +225,8 @@ impl<'a> LogWalk<'a> {
         if opening.damaged_from.is_some() {
             // The head may still be in a segment that was set aside just before a crash.
             self.has_head |= (first..end.segment).contains(&self.head.segment);
-            let detail = opening.detail.unwrap_or_default();
-            self.recorded_damage.push(format!("recorded at {}: {detail}", opening.at));
         }
+        self.recorded_damage.extend(recorded_damage);
         self.oldest = self.oldest.or(Some(first));
         self.removed = self.removed.max(removed.unwrap_or(0));
         // A save of the head can be lost, and its segment be removed as the oldest one meanwhile.
@@ -203,7 +246,12 @@ impl<'a> LogWalk<'a> {
         }
         // Unkeyed lines count only up to the head: anyone can append to them.
         if !self.has_head || (self.ends_unkeyed && self.end.as_ref() != Some(self.head)) {
-            return Err(format!("segment {}, which the daemon remembers, is missing", self.head.segment));
+            return Err(if self.ends_unkeyed {
+                "its lines have no seals although the daemon had a key: it was written anew, or is of an earlier version"
+                    .to_owned()
+            } else {
+                format!("segment {}, which the daemon remembers, is missing", self.head.segment)
+            });
         }
         Ok(())
     }
@@ -250,7 +298,11 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<VerifiedAudit, AuditErr
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
     // A file name alone has an empty parent.
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let key = AuditKey::load(key.unwrap_or(&segments::key_path(folder))).map_err(AuditError::Unusable)?;
+    let key = AuditKey::load(key.unwrap_or(&segments::key_path(folder))).map_err(|why| {
+        AuditError::Unusable(format!(
+            "{why}; without the key nothing can be verified: name a copy of it with --key (a key that the daemon could not use is kept as audit.key.damaged-1)"
+        ))
+    })?;
     let mut retries = MAX_VERIFY_RETRIES;
     loop {
         let names = segments::names(folder);

@@ -30,20 +30,25 @@ pub(super) struct AuditWriter {
     saver: HeadSaver,
     clock: SharedClock,
     refusals: RefusalBudget,
-    /// When the oldest line was written that the saved head does not cover.
+    /// When the oldest line was written that no queued save covers.
     unsaved_since: Option<Moment>,
+    /// When the oldest line was written that a queued save covers. It may still fail.
+    saving_since: Option<Moment>,
 }
 
 impl AuditWriter {
     pub(super) fn new(log: SegmentedLog, saver: HeadSaver, clock: SharedClock) -> Self {
-        saver.save_later(log.head().clone());
-        Self { log, saver, clock, refusals: RefusalBudget::default(), unsaved_since: None }
+        let refusals = RefusalBudget::default();
+        let mut writer = Self { log, saver, clock, refusals, unsaved_since: None, saving_since: None };
+        writer.queue_save();
+        writer
     }
 
     /// Writes until all senders are gone.
     pub(super) fn run(mut self, queue: &Receiver<AuditMessage>) {
         loop {
-            let is_idle = self.unsaved_since.is_none() && self.refusals.is_empty();
+            let is_saved = self.unsaved_since.is_none() && self.saving_since.is_none();
+            let is_idle = is_saved && self.refusals.is_empty();
             let message = if is_idle {
                 queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
@@ -58,6 +63,7 @@ impl AuditWriter {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.finish(),
             }
+            self.check_save();
             let now = self.clock.now();
             if self.unsaved_since.is_some_and(|since| now.since(since) >= HEAD_SAVE_INTERVAL) {
                 self.save_head();
@@ -73,8 +79,7 @@ impl AuditWriter {
         match self.append(entry, reply.is_some()) {
             Ok(()) => {
                 if let Some(reply) = reply {
-                    self.unsaved_since = None;
-                    self.saver.save_later(self.log.head().clone());
+                    self.queue_save();
                     let _ = reply.send(());
                 }
             }
@@ -98,11 +103,29 @@ impl AuditWriter {
     /// The head is saved after the sync: at a power loss, the log must not end before it.
     fn save_head(&mut self) {
         match self.log.sync() {
-            Ok(()) => {
-                self.unsaved_since = None;
-                self.saver.save_later(self.log.head().clone());
-            }
+            Ok(()) => self.queue_save(),
             Err(error) => tracing::error!(%error, "the audit log could not be synced"),
+        }
+    }
+
+    /// Saves the head of a log that is on the disk.
+    fn queue_save(&mut self) {
+        // The save replaces one that is not committed yet, and covers its lines too.
+        let oldest = self.saving_since.into_iter().chain(self.unsaved_since.take()).min();
+        let queued = self.saver.save_later(self.log.head().clone());
+        self.saving_since = queued.then(|| oldest.unwrap_or_else(|| self.clock.now()));
+    }
+
+    /// A save that has failed is tried again as if its lines were new.
+    fn check_save(&mut self) {
+        match self.saver.take_result() {
+            None => {}
+            Some(Ok(())) => self.saving_since = None,
+            Some(Err(error)) => {
+                tracing::error!(%error, "the head of the audit log could not be saved");
+                let saving_since = self.saving_since.take();
+                self.unsaved_since = saving_since.into_iter().chain(self.unsaved_since).min();
+            }
         }
     }
 
