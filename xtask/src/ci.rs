@@ -11,6 +11,7 @@ use anyhow::{Context, ensure};
 
 use crate::process::{self, Ended, Scratch, capture_all, command, run, words};
 use crate::sample::fault_seed;
+use crate::test_copy::TestCopy;
 use crate::{advisories, faults, mutants, public_api, seeded_bugs};
 
 const FAULT_DRILLS: u64 = 300;
@@ -25,7 +26,7 @@ const FUZZ_TARGETS: [&str; 8] = [
     "words",
 ];
 /// The workspace without the crates for development.
-const PUBLISHED: &str = "--workspace --exclude leasehold-sim --exclude xtask";
+const PUBLISHED: &str = "--workspace --exclude leasehold-sim --exclude xtask --exclude shared-features";
 const SEEDED_BUGS: usize = 10;
 const MAX_MUTANTS: usize = 40;
 
@@ -36,6 +37,8 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         "systemd-analyze:systemd",
         "curl:curl",
         "python3:python3",
+        "openssl:openssl",
+        "unshare:util-linux",
         "cargo-deny",
         "cargo-hack",
     ])?;
@@ -94,6 +97,11 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         let drill = ["--store", "", "drill", "hostile-clients", "--scale", "0.1"];
         finish(&capture_all(command(&leasehold).args(drill))?, "renewals: ")
     });
+    steps.run("attacks of the security review: nothing got through", || {
+        let ended = capture_all(command("scripts/attacks").env("LEASEHOLD_BIN", &leasehold))?;
+        ensure!(ended.success(), "exit code {}:\n{}", ended.code, ended.tail(60));
+        finish(&ended, "nothing got through")
+    });
 
     let seed = fault_seed(&commit, FAULT_DRILLS);
     let soak = std::thread::scope(|scope| {
@@ -115,12 +123,19 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         let mut rerun = words("cargo nextest run --workspace --all-features --locked --profile ci --test-threads 8 --stress-count 3");
         run(rerun.args(["-E", "not (binary(model) | binary(sim))"]))
     });
+    // For both steps that change code: each leaves it as it was.
+    let mut copy = None;
+    steps.run("copy of the tree and its builds, for seeded bugs and mutants", || {
+        copy = Some(TestCopy::new("changed-code")?);
+        Ok(())
+    });
+    let copy = || copy.as_ref().context("there is no copy");
     steps.run("seeded bugs: ten, chosen by the commit", || {
-        ensure!(seeded_bugs::run_sample(SEEDED_BUGS)?, "a seeded bug was not caught");
+        ensure!(seeded_bugs::run_sample(copy()?, SEEDED_BUGS)?, "a seeded bug was not caught");
         Ok(())
     });
     steps.run("mutants of the change to core: at most 40, chosen by the commit", || {
-        let survived = mutants::run("diff", None, Some((MAX_MUTANTS, "HEAD")))?.survived;
+        let survived = mutants::run("diff", None, Some((MAX_MUTANTS, "HEAD")), Some(copy()?))?.survived;
         ensure!(survived == 0, "{survived} mutants survived");
         Ok(())
     });
@@ -236,7 +251,8 @@ fn finish(ended: &Ended, figures: &str) -> anyhow::Result<()> {
 fn fuzz_targets() -> anyhow::Result<()> {
     let mut fuzz = command("scripts/fuzz");
     fuzz.args(["--jobs", "2", "30"]).args(FUZZ_TARGETS);
-    run(fuzz.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"))
+    // A crash names its input; a build for reading it is made by hand.
+    run(fuzz.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_DEBUG", "0"))
 }
 
 /// A soak that is disturbed because the machine did not keep up (exit code 2) is run once more; then it fails.

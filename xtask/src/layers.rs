@@ -363,7 +363,7 @@ impl Run {
         let chosen = count.map(|count| (count, chosen_by.unwrap_or("HEAD")));
         let (outcome, script) = match part {
             "redis" | "sqlite" => (store_mutants::run_store(part)?, "store-mutants"),
-            _ => (mutants::run(part, since, chosen)?, "mutants"),
+            _ => (mutants::run(part, since, chosen, None)?, "mutants"),
         };
         let mut command = format!("scripts/{script} {part}");
         if let Some(since) = since {

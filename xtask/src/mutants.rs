@@ -78,14 +78,23 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
-    Ok(run(&args.part, args.since.as_deref(), sample)?.survived == 0)
+    Ok(run(&args.part, args.since.as_deref(), sample, None)?.survived == 0)
 }
 
-/// Tries the mutants of a part, or a sample: at most so many of them, chosen by the hash of a commit.
-pub(crate) fn run(part: &str, since: Option<&str>, sample: Option<(usize, &str)>) -> anyhow::Result<Outcome> {
+/// Tries the mutants of a part, or a sample: at most so many of them, chosen by the hash of a commit. In the copy if there is one already.
+pub(crate) fn run(
+    part: &str,
+    since: Option<&str>,
+    sample: Option<(usize, &str)>,
+    copy: Option<&TestCopy>,
+) -> anyhow::Result<Outcome> {
     let scratch = Scratch::new("mutants-list")?;
     let selection = Selection::new(part, since, sample, &scratch)?;
-    let outcome = if selection.names.is_empty() { Outcome::default() } else { try_mutants(&selection)? };
+    let outcome = match copy {
+        _ if selection.names.is_empty() => Outcome::default(),
+        Some(copy) => try_mutants(&selection, copy)?,
+        None => try_mutants(&selection, &TestCopy::new("mutants")?)?,
+    };
     println!("{}", outcome.line());
     Ok(outcome)
 }
@@ -162,8 +171,7 @@ fn part_arguments(part: &str, since: Option<&str>, scratch: &Scratch) -> anyhow:
 }
 
 /// Tries exactly these mutants.
-fn try_mutants(selection: &Selection) -> anyhow::Result<Outcome> {
-    let copy = TestCopy::new("mutants")?;
+fn try_mutants(selection: &Selection, copy: &TestCopy) -> anyhow::Result<Outcome> {
     let output = process::target_dir()?;
     let results = output.join("mutants.out");
     if results.exists() {

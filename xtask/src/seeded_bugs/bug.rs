@@ -6,6 +6,10 @@ use anyhow::{Context, ensure};
 
 pub(crate) const FOLDER: &str = "proof/bugs";
 
+/// Crates with bugs, those that more crates use behind those that fewer use.
+const BY_USERS: [&str; 9] =
+    ["server", "drill", "fence", "plane", "leasehold", "http", "redis", "sqlite", "core"];
+
 /// A mistake as a patch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Bug {
@@ -14,6 +18,8 @@ pub(crate) struct Bug {
     pub(crate) title: String,
     /// The layers that must catch it.
     pub(crate) layers: Vec<Layer>,
+    /// The crates that it changes: folders in crates/.
+    pub(crate) crates: Vec<String>,
     pub(crate) path: PathBuf,
 }
 
@@ -56,7 +62,17 @@ impl Bug {
         let layers: Vec<_> = field("Layer").map(layer).collect::<anyhow::Result<_>>()?;
         ensure!(!layers.is_empty(), "it names no layer that must catch it");
         ensure!(header.len() < text.lines().count(), "it has no patch");
-        Ok(Self { number: number.to_owned(), title: title.to_owned(), layers, path: path.to_owned() })
+        let mut crates: Vec<_> = text
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix("diff --git a/crates/")?.split_once('/')?.0.to_owned()))
+            .collect();
+        crates.dedup();
+        Ok(Self { number: number.to_owned(), title: title.to_owned(), layers, crates, path: path.to_owned() })
+    }
+
+    /// How many crates cargo builds again because of it: the higher, the more.
+    pub(crate) fn build_rank(&self) -> Option<usize> {
+        self.crates.iter().map(|name| BY_USERS.iter().position(|one| one == name)).max().flatten()
     }
 }
 
@@ -94,7 +110,7 @@ mod tests {
     const TEXT: &str = "Bug: 05 release without comparing\nMistake: It deletes.\n\
         Layer: conformance (Redis) | cargo nextest run -p leasehold-redis -E 'test(release | x)'\n\
         Layer: simulation | PROPTEST_CASES=9 cargo nextest run -p leasehold-core --test sim\n\n\
-        diff --git a/a.rs b/a.rs\nLayer: not a field | cargo nextest run\n";
+        diff --git a/crates/redis/src/a.rs b/crates/redis/src/a.rs\nLayer: not a field | cargo nextest run\n";
 
     fn refusal(name: &str, text: &str) -> String {
         format!("{:#}", Bug::parse(Path::new(name), text).unwrap_err())
@@ -107,6 +123,19 @@ mod tests {
         let names: Vec<_> = bug.layers.iter().map(|layer| &*layer.name).collect();
         assert_eq!(names, ["conformance (Redis)", "simulation"]);
         assert_eq!(bug.layers[0].command, "cargo nextest run -p leasehold-redis -E 'test(release | x)'");
+    }
+
+    #[test]
+    fn a_bug_in_core_ranks_above_one_in_a_store_and_that_above_one_in_the_daemon() {
+        let rank = |name: &str| {
+            let text = TEXT.replace("crates/redis/", &format!("crates/{name}/"));
+            Bug::parse(Path::new("05-x.patch"), &text).unwrap().build_rank()
+        };
+        assert!(
+            rank("cli") < rank("server") && rank("server") < rank("redis") && rank("redis") < rank("core")
+        );
+        let both = TEXT.to_owned() + "diff --git a/crates/core/src/b.rs b/crates/core/src/b.rs\n";
+        assert_eq!(Bug::parse(Path::new("05-x.patch"), &both).unwrap().build_rank(), rank("core"));
     }
 
     #[test]

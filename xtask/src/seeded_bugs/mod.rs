@@ -4,6 +4,7 @@ mod bug;
 mod page;
 
 use std::collections::HashSet;
+use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
@@ -71,20 +72,22 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
         };
         args.numbers.iter().map(by_number).collect::<Result<_, _>>()?
     };
-    let outcome = run(&chosen, args.skip_baseline, args.write)?;
+    let copy = TestCopy::new("seeded-bugs")?;
+    let outcome = run(&copy, &chosen, args.skip_baseline, args.write)?;
     Ok(outcome.caught == outcome.tried)
 }
 
 /// Every bug, and docs/proof/seeded-bugs.md.
 pub(crate) fn run_all_and_write() -> anyhow::Result<Outcome> {
-    run(&bug::read_all()?.iter().collect::<Vec<_>>(), false, true)
+    run(&TestCopy::new("seeded-bugs")?, &bug::read_all()?.iter().collect::<Vec<_>>(), false, true)
 }
 
-/// So many bugs, chosen by the commit's hash; true if all are caught. The tests must have been seen to pass without them.
-pub(crate) fn run_sample(count: usize) -> anyhow::Result<bool> {
+/// So many bugs, chosen by the commit's hash; true if all are caught. The tests must have been seen to pass without them. At the end, the copy
+/// is as it was.
+pub(crate) fn run_sample(copy: &TestCopy, count: usize) -> anyhow::Result<bool> {
     let bugs = bug::read_all()?;
     let chosen = sampled(&bugs, count)?;
-    let outcome = run(&chosen, true, false)?;
+    let outcome = run(copy, &chosen, true, false)?;
     Ok(outcome.caught == outcome.tried && outcome.tried == chosen.len() as u64)
 }
 
@@ -126,45 +129,82 @@ struct Row<'a> {
     failed: Vec<String>,
 }
 
-fn run(bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcome> {
-    let copy = TestCopy::new("seeded-bugs")?;
+fn run(copy: &TestCopy, bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome { tried: 0, caught: 0, catches: 0 };
     let mut rows = Vec::new();
     let mut seen_to_pass = HashSet::new();
+    let mut bugs = bugs.to_vec();
+    // While core stays unchanged, a bug in another crate costs no build of core and of all that uses it.
+    bugs.sort_by_key(|bug| bug.build_rank());
     for bug in bugs {
         println!("{} {}", bug.number, bug.title);
         outcome.tried += 1;
         if !skip_baseline {
             for layer in &bug.layers {
                 if seen_to_pass.insert(&layer.command) {
-                    check_baseline(&copy, layer)?;
+                    check_baseline(copy, layer)?;
                 }
             }
         }
-        apply(&copy, bug, &[])?;
-        let mut caught = true;
-        for layer in &bug.layers {
-            let failed = try_layer(&copy, layer)?;
-            caught &= !failed.is_empty();
-            outcome.catches += u64::from(!failed.is_empty());
-            rows.push(Row { bug, layer, failed });
-        }
-        outcome.caught += u64::from(caught);
-        apply(&copy, bug, &["--reverse"])?;
+        apply(copy, bug, &[])?;
+        let tried = try_bug(copy, bug, write);
+        // Before an error goes up, because the copy may be used again.
+        apply(copy, bug, &["--reverse"])?;
+        let tried = tried?;
+        let catches = tried.iter().filter(|row| !row.failed.is_empty()).count();
+        outcome.caught += u64::from(catches == tried.len());
+        outcome.catches += catches as u64;
+        rows.extend(tried);
     }
     println!("{} of {} caught by every layer named for them", outcome.caught, outcome.tried);
     if write {
+        rows.sort_by_key(|row| &row.bug.number);
         page::write(&rows, &outcome)?;
     }
     Ok(outcome)
 }
 
+/// What the layers say to a bug that is in place.
+fn try_bug<'a>(copy: &TestCopy, bug: &'a Bug, every_failure: bool) -> anyhow::Result<Vec<Row<'a>>> {
+    build_tests(copy, bug)?;
+    let row = |layer| Ok(Row { bug, layer, failed: try_layer(copy, layer, every_failure)? });
+    bug.layers.iter().map(row).collect()
+}
+
+/// Builds the tests of all layers at once, so that both cores have work: layer by layer, one core would wait for the other's linker. The exit
+/// code says nothing, because tests that do not compile fail again in their layer.
+fn build_tests(copy: &TestCopy, bug: &Bug) -> anyhow::Result<()> {
+    let commands: Vec<_> = bug.layers.iter().map(|layer| &*layer.command).collect();
+    if let Some(targets) = targets_of_all(&commands) {
+        let line = format!("cargo nextest run {SHARED_FEATURES} {targets} --no-run");
+        capture_all(&mut nextest(copy, &line))?;
+    }
+    Ok(())
+}
+
+/// The arguments that name the packages and tests of several commands. None if there is nothing to build at once.
+fn targets_of_all(commands: &[&str]) -> Option<String> {
+    let targets = commands.iter().filter_map(|command| {
+        let (_, arguments) = command.split_once("cargo nextest run ")?;
+        Some(arguments.split_once(" -E ").map_or(arguments, |(targets, _)| targets).trim())
+    });
+    let mut targets: Vec<_> = targets.collect();
+    targets.sort_unstable();
+    targets.dedup();
+    // `--lib` is for all packages that are named: beside another package it would build tests that no layer asks for.
+    let package = |line: &str| line.split("--").next().unwrap_or_default().to_owned();
+    if targets.iter().any(|one| package(one) != package(targets[0])) {
+        targets.retain(|one| !one.contains("--lib"));
+    }
+    (targets.len() > 1).then(|| targets.join(" "))
+}
+
 /// A test that fails without the bug would prove nothing.
 fn check_baseline(copy: &TestCopy, layer: &Layer) -> anyhow::Result<()> {
     // A second try, because tests of real servers may fail once on a machine that is busy.
-    let mut ended = run_layer(copy, layer)?;
+    let mut ended = run_layer(copy, layer, "")?;
     if !ended.success() {
-        ended = run_layer(copy, layer)?;
+        ended = run_layer(copy, layer, "")?;
     }
     ensure!(
         ended.success(),
@@ -176,12 +216,13 @@ fn check_baseline(copy: &TestCopy, layer: &Layer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tests that fail with the bug in place.
-fn try_layer(copy: &TestCopy, layer: &Layer) -> anyhow::Result<Vec<String>> {
-    let mut ended = run_layer(copy, layer)?;
+/// The tests that fail with the bug in place: every one, or those until nextest stops after the first.
+fn try_layer(copy: &TestCopy, layer: &Layer, every_failure: bool) -> anyhow::Result<Vec<String>> {
+    let flags = if every_failure { "" } else { "--fail-fast" };
+    let mut ended = run_layer(copy, layer, flags)?;
     // Layers that draw random inputs may need a second draw.
     if ended.success() {
-        ended = run_layer(copy, layer)?;
+        ended = run_layer(copy, layer, flags)?;
     }
     let failed = failed_tests(&ended.text);
     // nextest exits with 100 if tests failed, and with 101 if they did not compile.
@@ -196,10 +237,17 @@ fn try_layer(copy: &TestCopy, layer: &Layer) -> anyhow::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-fn run_layer(copy: &TestCopy, layer: &Layer) -> anyhow::Result<Ended> {
-    let line =
-        layer.command.replacen("cargo nextest run", &format!("cargo nextest run {SHARED_FEATURES}"), 1);
-    capture_all(&mut copy.within(process::bash(&line)))
+fn run_layer(copy: &TestCopy, layer: &Layer, flags: &str) -> anyhow::Result<Ended> {
+    let start = format!("cargo nextest run {SHARED_FEATURES} {flags}");
+    let line = layer.command.replacen("cargo nextest run", &start, 1);
+    capture_all(&mut nextest(copy, &line))
+}
+
+/// Incremental, although CI's own build is not: a bug changes a few lines, and core and the crates that use it are built again for most bugs.
+fn nextest(copy: &TestCopy, line: &str) -> Command {
+    let mut nextest = copy.within(process::bash(line));
+    nextest.env("CARGO_INCREMENTAL", "1");
+    nextest
 }
 
 fn apply(copy: &TestCopy, bug: &Bug, flags: &[&str]) -> anyhow::Result<()> {
@@ -237,6 +285,20 @@ pub(crate) fn failed_tests(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tests_of_a_bug_are_built_at_once() {
+        let at_once = |tests: &[&str]| {
+            let commands: Vec<_> =
+                tests.iter().map(|one| format!("A=1 cargo nextest run -p {one} -E 'test(x)'")).collect();
+            targets_of_all(&commands.iter().map(|one| &**one).collect::<Vec<_>>())
+        };
+        let two = at_once(&["a --test one", "b --test two", "b --test two"]);
+        assert_eq!(two.as_deref(), Some("-p a --test one -p b --test two"));
+        assert_eq!(at_once(&["a --lib", "a --test one"]).as_deref(), Some("-p a --lib -p a --test one"));
+        assert_eq!(at_once(&["a --lib", "b --test one"]), None);
+        assert_eq!(at_once(&["a --test one"]), None);
+    }
 
     #[test]
     fn failed_tests_are_read_from_the_report() {

@@ -1,10 +1,13 @@
 //! `counts`: figures about how the code reads, of the tree and of a revision beside it.
 
+mod detect;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
+use self::detect::{contains_simulator, names_store, runs_acquire_machine, writes_store_scheme};
 use crate::ledger::grouped;
 use crate::process::{Scratch, bash, capture_all};
 
@@ -52,10 +55,11 @@ fn base_counts(revision: &str) -> anyhow::Result<Counts> {
 const VAGUE_CONSTANTS: [&str; 8] =
     ["PATIENCE", "LOOK", "MANY", "LONGEST", "PAUSE", "WITHIN", "SOON", "OFTEN"];
 const VAGUE_PEOPLE: [&str; 4] = ["whoever", "nobody", "somebody", "someone"];
-const STORES: [&str; 4] = ["Sqlite", "Redis", "Postgres", "Etcd"];
 
 /// Where stores may be named: their own crates, the crate that lists them, the kits for their writes, and the plane's list.
-const STORE_PLACES: [&str; 8] = [
+const STORE_PLACES: [&str; 10] = [
+    "crates/core/src/memory/",
+    "crates/http/",
     "crates/sqlite/",
     "crates/redis/",
     "crates/postgres/",
@@ -78,6 +82,10 @@ struct Counts {
     people: Vec<String>,
     /// Files that name a store outside of its place.
     store_files: Vec<String>,
+    /// Files with a loop around the machine of an acquire.
+    acquire_loops: Vec<String>,
+    /// Crates that contain a simulator.
+    simulators: BTreeSet<String>,
     /// By crate and type: the files that define it.
     types: BTreeMap<(String, String), BTreeSet<String>>,
     type_definitions: BTreeMap<(String, String), u64>,
@@ -98,6 +106,9 @@ impl Counts {
                 continue;
             };
             counts.add_words(&name, &text);
+            if contains_simulator(&name, &text) {
+                counts.simulators.insert(package.to_owned());
+            }
             if folder == "src" {
                 counts.add_source(&name, package, &text);
             }
@@ -142,7 +153,11 @@ impl Counts {
         if let Some(short) = doc.add("", text.lines().count()) {
             self.short_docs.push(format!("{name}:{short}"));
         }
-        if names_store(text) && !STORE_PLACES.iter().any(|place| name.starts_with(place)) {
+        if runs_acquire_machine(text) {
+            self.acquire_loops.push(name.to_owned());
+        }
+        let names = names_store(text) || !name.ends_with("/tests.rs") && writes_store_scheme(text);
+        if names && !STORE_PLACES.iter().any(|place| name.starts_with(place)) {
             self.store_files.push(name.to_owned());
         }
     }
@@ -152,7 +167,7 @@ impl Counts {
         doubled.map(|((package, name), places)| format!("{package}: {name} ×{}", places.len())).collect()
     }
 
-    fn rows(&self) -> [(&'static str, String); 9] {
+    fn rows(&self) -> [(&'static str, String); 11] {
         let share = self.why_lines as f64 * 100.0 / self.lines.max(1) as f64;
         [
             ("source files (crates/*/src)", grouped(self.files)),
@@ -161,6 +176,11 @@ impl Counts {
             ("doc comments of at most two words", grouped(self.short_docs.len() as u64)),
             ("comment lines with whoever, nobody, somebody or someone", grouped(self.people.len() as u64)),
             ("files that name a store outside of its own place", grouped(self.store_files.len() as u64)),
+            (
+                "acquire loops: files that loop around AcquireMachine, expected 1",
+                grouped(self.acquire_loops.len() as u64),
+            ),
+            ("simulators: crates that contain one, expected 1", grouped(self.simulators.len() as u64)),
             ("type names defined twice in a crate", grouped(self.doubled_types().len() as u64)),
             (
                 "definitions of such types",
@@ -173,11 +193,13 @@ impl Counts {
         ]
     }
 
-    fn lists(&self) -> [(&'static str, Vec<String>); 5] {
+    fn lists(&self) -> [(&'static str, Vec<String>); 7] {
         [
             ("doc comments of at most two words", self.short_docs.clone()),
             ("comment lines with whoever, nobody, somebody or someone", self.people.clone()),
             ("files that name a store outside of its own place", self.store_files.clone()),
+            ("files that loop around AcquireMachine", self.acquire_loops.clone()),
+            ("crates that contain a simulator", self.simulators.iter().cloned().collect()),
             ("type names defined twice in a crate", self.doubled_types()),
             ("constants named PATIENCE, LOOK, MANY and the like", self.constants.clone()),
         ]
@@ -221,20 +243,6 @@ fn is_why_comment(line: &str) -> bool {
 fn has_word(line: &str, wanted: &[&str]) -> bool {
     line.split(|at: char| !at.is_alphanumeric())
         .any(|word| wanted.iter().any(|wanted| word.eq_ignore_ascii_case(wanted)))
-}
-
-/// Whether a variant of an enum of stores is named: `StoreUrl::Redis`, `Kind::Sqlite`, `StoreUrl::Http`.
-fn names_store(text: &str) -> bool {
-    let word =
-        |text: &str| text.split(|at: char| at != '_' && !at.is_alphanumeric()).next().map(str::to_owned);
-    text.match_indices("::").any(|(at, _)| {
-        let variant = word(&text[at + 2..]).unwrap_or_default();
-        let before =
-            text[..at].rsplit(|at: char| at != '_' && !at.is_alphanumeric()).next().unwrap_or_default();
-        let is_type = before.starts_with(|first: char| first.is_ascii_uppercase()) && before != "Self";
-        is_type
-            && (STORES.contains(&&*variant) || before == "StoreUrl" && matches!(&*variant, "Http" | "Memory"))
-    })
 }
 
 /// The line without its visibility.
@@ -314,6 +322,7 @@ mod tests {
         assert!(names_store("StoreUrl::Http(_)"));
         assert!(!names_store("leasehold_redis::Redis, Self::Redis, Sqlite::open(), Body::Http"));
         assert_eq!(of("Place::Redis").store_files, ["crates/cli/src/a.rs"]);
+        assert_eq!(of("open(\"sqlite:a\")").store_files, ["crates/cli/src/a.rs"]);
         let mut counts = Counts::default();
         counts.add_source("crates/sqlite/src/a.rs", "sqlite", "Halt::Sqlite");
         assert_eq!(counts.store_files, [""; 0]);

@@ -1,0 +1,1 @@
+//! Empty: this package is only its list of dependencies.
