@@ -21,9 +21,11 @@ use leasehold::clock::run_until;
 use leasehold_wire::ErrorCode;
 
 use super::admission::Credential;
+use super::response_share::{check_responses, count_response};
 use super::{AuthRequest, Principal, Right, Rule, Rules, Target};
 use crate::problem::Refusal;
 use crate::state::app::App;
+use crate::state::shares::Share;
 use crate::transport::browser;
 use crate::transport::peer::Peer;
 
@@ -44,7 +46,8 @@ pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, n
     let started = app.clock.now();
     // Boxed: a long poll would otherwise carry the state of admission for its whole wait.
     let (who, mut response) = match Box::pin(gate.admit(request, &route)).await {
-        Ok((who, request)) => {
+        // The share of the request's body is held until the response is made: handlers keep the body.
+        Ok((who, request, _body_share)) => {
             // A panic in a handler costs one request, not the connection, and reveals nothing to
             // the caller.
             let handled = AssertUnwindSafe(next.run(request)).catch_unwind().await;
@@ -56,6 +59,11 @@ pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, n
                 )
                 .into_response()
             });
+            // Open routes answer with what is in memory anyway, or with a few bytes.
+            let response = match who.is_anonymous() {
+                true => response,
+                false => count_response(&app, who.id(), &method, response).await,
+            };
             (who.id().to_owned(), response)
         }
         Err(refusal) => ("-".to_owned(), refusal.into_response()),
@@ -89,7 +97,11 @@ fn add_common_headers(headers: &mut HeaderMap, id: &str) {
 }
 
 impl Gate {
-    async fn admit(&self, request: HttpRequest, route: &str) -> Result<(Principal, HttpRequest), Refusal> {
+    async fn admit(
+        &self,
+        request: HttpRequest,
+        route: &str,
+    ) -> Result<(Principal, HttpRequest, Share), Refusal> {
         let (mut parts, body) = request.into_parts();
         // With a tokens file or client certificates the daemon may have a public name.
         let config = &self.app.config;
@@ -124,9 +136,10 @@ impl Gate {
         // A body costs memory and time, so everything that the head can tell is checked before it.
         if let Some(rule) = rule {
             self.authorize_head(&mut parts, rule, &who).await?;
+            check_responses(&self.app, rule, &who)?;
         }
         let own = rule.and_then(|rule| rule.max_body).unwrap_or(0);
-        let body = self.read_body(body, own, hurry, who.id()).await?;
+        let (body, body_share) = self.read_body(body, own, hurry, who.id()).await?;
         if let Some(rule) = rule.filter(|rule| rule.target.needs_body()) {
             self.authorize(&mut parts, &body, rule, &who).await?;
         }
@@ -136,7 +149,7 @@ impl Gate {
             _ => who,
         };
         parts.extensions.insert(who.clone());
-        Ok((who, HttpRequest::from_parts(parts, Body::from(body))))
+        Ok((who, HttpRequest::from_parts(parts, Body::from(body)), body_share))
     }
 
     /// The route's rule. `None` if no such route exists, which the router reports itself.
@@ -199,7 +212,7 @@ impl Gate {
         own: usize,
         reserved_timeout: Option<Duration>,
         who: &str,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<(Vec<u8>, Share), Refusal> {
         let (app, limit) = (&self.app, self.app.config.body_limit.max(own));
         let timeout = app.config.body_timeout;
         let end = app.clock.now()
@@ -224,7 +237,7 @@ impl Gate {
                 }
                 bytes.extend_from_slice(&data);
             }
-            Ok(bytes)
+            Ok((bytes, share))
         };
         run_until(&*app.clock, end, reading)
             .await

@@ -8,6 +8,7 @@ pub(crate) mod record;
 pub(crate) mod served_plane;
 pub(crate) mod shares;
 pub(crate) mod state_db;
+pub(crate) mod token_on_name;
 pub(crate) mod tombstones;
 pub(crate) mod undo;
 pub(crate) mod waiters;

@@ -1,9 +1,13 @@
 //! Regression tests of the security review's findings about bounds: whatever a caller can make grow.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::clock::BootClock;
+use leasehold::Ttl;
+use leasehold::clock::{BootClock, Clock, ClockExt};
+use leasehold::store::AcquireRequest;
+use leasehold_core::Token;
 use leasehold_core::adapter::{FaultyStore, StoreOp};
 use leasehold_server::auth::Rate;
 use serde_json::json;
@@ -144,7 +148,7 @@ async fn finding_13_unidentified_connections_displace_each_other() {
 #[tokio::test]
 async fn finding_13_unidentified_connections_are_cut_after_their_time() {
     let mut plan = DaemonPlan::new();
-    plan.config.unidentified_timeout = std::time::Duration::from_millis(300);
+    plan.config.unidentified_timeout = Duration::from_millis(300);
     plan.config.head_timeout = 10 * STEP_TIMEOUT;
     let tokens = plan.identities(&[("calm", &["hold:a"])]);
     let daemon = plan.start().await;
@@ -249,11 +253,162 @@ async fn finding_21_quotas_bound_what_one_identity_has() {
     let owned = json!({"token": first["token"]});
     call(0, "/v1/locks/a:1/release", owned).await.ok();
     call(0, "/v1/locks/a:4/acquire", json!({})).await.ok();
-    call(0, "/v1/locks/a:4/release", json!({"token": format!("x|y|{:032x}", 1)})).await;
-    refused("/v1/locks/a:4/release", json!({"token": format!("x|y|{:032x}", 2)}), "1 tombstones").await;
     call(0, "/v1/holds", json!({"name": "a:k1"})).await.ok();
     refused("/v1/holds", json!({"name": "a:k2", "wait_ms": 0}), "1 kept holds").await;
     let wait = |number: u32| json!({"token": format!("x|y|{number:032x}"), "wait_ms": 1});
     call(0, "/v1/locks/a:2/wait", wait(11)).await.ok();
     refused("/v1/locks/a:2/wait", wait(12), "1 waiters").await;
+}
+
+/// Finding 21 of the security review: the quota of tombstones refused releases of real leases.
+#[tokio::test]
+async fn finding_21_a_release_is_never_refused() {
+    let mut plan = DaemonPlan::new();
+    plan.config.quotas.tombstones = 1;
+    let tokens = plan.identities(&[("busy", &["hold:a"])]);
+    let daemon = plan.start().await;
+    let call = async |path: &str, number: u32| {
+        let body = json!({"token": format!("x|scheduler|{number:032x}")});
+        daemon.call("POST", path, Some(&tokens[0]), Some(body)).await
+    };
+    // Tokens that hold nothing: the first one leaves a tombstone, the second one is beyond the quota.
+    for (number, late_acquire) in [(1, 410), (2, 200)] {
+        for _retry in 0..2 {
+            assert_eq!(call("/v1/locks/a:1/release", number).await.code(), "not_owned", "{number}");
+        }
+        assert_eq!(call("/v1/locks/a:1/acquire", number).await.status, late_acquire, "{number}");
+    }
+    // Leases that this daemon has not granted, as after a restart or beside another daemon.
+    for number in 11..14 {
+        let name = leasehold::Name::new(&format!("a:{number}")).unwrap();
+        let token = Token::parse(&format!("x|scheduler|{number:032x}")).unwrap();
+        let ttl = Ttl::new(Duration::from_secs(600)).unwrap();
+        let request = AcquireRequest::new(name, token, ttl);
+        daemon.store.acquire(&request, STEP_TIMEOUT).await.unwrap();
+    }
+    for number in 11..14 {
+        call(&format!("/v1/locks/a:{number}/release"), number).await.ok();
+    }
+}
+
+/// Finding 17 of the security review: a body counted only while it was read, and a handler keeps it.
+#[tokio::test]
+async fn finding_17_bodies_count_until_their_requests_are_answered() {
+    let mut plan = DaemonPlan::new();
+    let store = Arc::new(FaultyStore::new(Arc::clone(&plan.store), BootClock::shared()));
+    plan.store = Arc::clone(&store) as _;
+    let tokens = plan.identities(&[("flood", &["hold:a"]), ("calm", &["hold:a"])]);
+    let daemon = plan.start().await;
+    store.renew().hang(true);
+    let item = json!({"name": "a:1", "token": format!("x|y|{:032x}", 1), "fence": "1", "ttl_ms": 1000});
+    let body = json!({"items": [item], "within_ms": 30_000}).to_string();
+    let body = format!("{body}{}", " ".repeat(440_000));
+    let renew = |token: &str| {
+        format!(
+            "POST /v1/namespaces/a/renew HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            daemon.address,
+            body.len()
+        )
+    };
+    let mut open = Vec::new();
+    // 8 MiB for one identity are 19 of these.
+    for number in 1..=19 {
+        let mut stream = daemon.connect().await;
+        stream.write_all(renew(&tokens[0]).as_bytes()).await.unwrap();
+        within("the store call", store.wait_for_calls(StoreOp::Renew, number)).await;
+        open.push(stream);
+    }
+    let mut stream = daemon.connect().await;
+    let _ = stream.write_all(renew(&tokens[0]).as_bytes()).await;
+    assert_eq!(reply(&mut stream).await.code(), "too_many_bodies");
+    let mut calm = daemon.connect().await;
+    calm.write_all(renew(&tokens[1]).as_bytes()).await.unwrap();
+    within("the store call", store.wait_for_calls(StoreOp::Renew, 20)).await;
+}
+
+/// Finding 13 of the security review: responses to peers that read nothing stayed in memory.
+#[tokio::test]
+async fn finding_13_a_peer_that_reads_nothing_is_cut() {
+    let mut plan = DaemonPlan::new();
+    plan.config.write_timeout = Duration::from_millis(300);
+    plan.config.head_timeout = 10 * STEP_TIMEOUT;
+    let daemon = plan.start().await;
+    let stream = daemon.connect().await;
+    let request = format!("GET /openapi.json HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address).repeat(20);
+    let began = BootClock.now();
+    eventually("the cut", async || match stream.try_write(request.as_bytes()) {
+        Ok(_) => false,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    })
+    .await;
+    // The kernel would give up after 30 s.
+    assert!(BootClock.now().since(began) < Duration::from_secs(20));
+}
+
+/// Finding 13 of the security review: one identity could keep any number of large responses in memory.
+#[tokio::test]
+async fn finding_13_responses_that_are_not_taken_are_bounded() {
+    let mut plan = DaemonPlan::new();
+    plan.config.write_timeout = 10 * STEP_TIMEOUT;
+    let tokens = plan.identities(&[("flood", &["hold:a"]), ("calm", &["read:a"])]);
+    let daemon = plan.start().await;
+    for number in 0..3000 {
+        let name = leasehold::Name::new(&format!("a:{number}{}", "x".repeat(480))).unwrap();
+        let token = Token::parse(&format!("x|scheduler|{number:032x}")).unwrap();
+        let request = AcquireRequest::new(name, token, Ttl::new(Duration::from_secs(3000)).unwrap());
+        daemon.store.acquire(&request, STEP_TIMEOUT).await.unwrap();
+    }
+    let list = format!(
+        "GET /v1/locks?limit=3000 HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n",
+        daemon.address, tokens[0]
+    );
+    let mut open = Vec::new();
+    let mut refused = None;
+    for _ in 0..40 {
+        let mut stream = daemon.connect().await;
+        stream.write_all(list.as_bytes()).await.unwrap();
+        let mut first = [0; 1024];
+        let read = within("an answer", stream.read(&mut first)).await.unwrap();
+        let reply = Reply::parse(&first[..read]);
+        if reply.status != 200 {
+            refused = Some(reply);
+            break;
+        }
+        open.push(stream);
+    }
+    assert_eq!(refused.expect("a refusal").code(), "too_many_responses");
+    // Others are served, and so are renewals of this one.
+    let path = "/v1/locks?limit=3000";
+    assert_eq!(daemon.call("GET", path, Some(&tokens[1]), None).await.status, 200);
+    let renew = json!({"token": format!("x|scheduler|{:032x}", 1), "fence": "1", "ttl_ms": 1000});
+    let renewed = daemon.call("POST", "/v1/locks/a:1/renew", Some(&tokens[0]), Some(renew)).await;
+    assert_eq!(renewed.code(), "not_owned");
+    drop(open);
+    eventually("room again", async || daemon.call("GET", path, Some(&tokens[0]), None).await.status == 200)
+        .await;
+}
+
+/// Finding 28 of the security review: a probe whose caller had gone left no result for the next one.
+#[tokio::test]
+async fn finding_28_probes_of_disconnecting_callers_share_a_store_call() {
+    let mut plan = DaemonPlan::new();
+    let store = Arc::new(FaultyStore::new(Arc::clone(&plan.store), BootClock::shared()));
+    plan.store = Arc::clone(&store) as _;
+    let daemon = plan.start().await;
+    store.for_ops(&[StoreOp::Inspect]).hang(true);
+    let request = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
+    let began = BootClock.now();
+    let mut probes = 0;
+    // The store call ends after two seconds.
+    while BootClock.now().since(began) < Duration::from_secs(1) {
+        let mut stream = daemon.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        probes += 1;
+        // Long enough for the daemon to begin, and to notice that the caller is gone.
+        BootClock.sleep(Duration::from_millis(20)).await;
+        drop(stream);
+    }
+    assert!(probes > 5, "{probes}");
+    assert!(store.calls(StoreOp::Inspect) <= 2, "{} of {probes}", store.calls(StoreOp::Inspect));
 }

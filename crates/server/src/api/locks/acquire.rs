@@ -13,6 +13,7 @@ use leasehold::{Fence, Holder, Name};
 use leasehold_core::Token;
 use leasehold_core::acquire::{AcquireDriver, AcquireHooks, AcquireOutcome, CallAdmission};
 use leasehold_wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
+use tokio_util::sync::CancellationToken;
 
 use super::{parse_duration, parse_store_timeout, parse_token, parse_ttl};
 use crate::api::document::{Caller, JsonBody, LockName};
@@ -56,25 +57,30 @@ pub(crate) async fn acquire(
         acquire.check_promise(&app).await?;
     }
     app.check_acquire_quotas(&who, &acquire.request, acquire.wait.is_some())?;
-    let started = app.clock.now();
     // Only a request that waits needs a slot; a single call is answered at once.
-    let _place = acquire.wait.map(|_| app.take_wait_slot(&who)).transpose()?;
-    let answer = match acquire.wait {
-        Some(wait) => acquire_waiting(&app, &who, &acquire, wait).await,
-        None => acquire_once(&app, &who, &acquire).await,
-    };
-    let now = app.clock.now();
-    let (took, waited) = (now.since(started), acquire.wait.is_some());
-    app.client_leases.acquired(who.id(), &acquire.request, &answer, took, waited, now);
+    let place = acquire.wait.map(|_| app.take_wait_slot(&who)).transpose()?;
+    // Cancelled when the caller is gone: a wait ends then, and a store call runs to its end.
+    let caller_gone = CancellationToken::new();
+    let _at_disconnect = caller_gone.clone().drop_guard();
+    let call = AcquireCall { app: Arc::clone(&app), who: who.clone(), acquire, caller_gone };
+    let (call, answer, undo_guard) = Arc::clone(&app)
+        .run_to_end(async move {
+            let _place = place;
+            let (answer, undo_guard) = call.run_recorded().await;
+            (call, answer, undo_guard)
+        })
+        .await?;
+    // A definite answer reaches the caller with this response. A task whose caller is gone never comes
+    // here, and its guard undoes the acquire.
+    if let Some(mut undo_guard) = undo_guard {
+        undo_guard.disarm();
+    }
     // Definitely not done, and not the store's fault: the caller has no right to an answer any more.
     if answer.as_ref().is_err_and(|error| !error.unknown) && app.still_admitted(&who).is_none() {
         return Err(revoked_refusal());
     }
     match answer? {
-        AcquireResponse::Granted(grant) => {
-            app.audit.record(AuditEntry::new("acquire", &who).name(&name).fence(grant.fence));
-            Ok(JsonBody(acquire.granted(&grant)))
-        }
+        AcquireResponse::Granted(grant) => Ok(JsonBody(call.acquire.granted(&grant))),
         AcquireResponse::Busy(busy) => Err(Refusal::busy(name.as_str(), &busy)),
         AcquireResponse::Void => Err(Refusal::void(name.as_str())),
         _ => Err(unknown_response().into()),
@@ -238,21 +244,49 @@ fn highest_floor(now: u64, seen: u64) -> u64 {
     seen.max(ahead)
 }
 
-/// Acquires with a single store call.
-async fn acquire_once(
-    app: &Arc<App>,
-    who: &Principal,
-    acquire: &CheckedAcquire,
-) -> Result<AcquireResponse, StoreError> {
-    let mut undo_guard =
-        UndoGuard::new(app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait);
-    let answer = send_once(app, who, acquire.request.clone(), acquire.store_timeout).await;
-    // A definite answer reaches the caller with this response. After an unknown one the guard stays
-    // armed.
-    if !matches!(&answer, Err(failure) if failure.unknown) {
-        undo_guard.disarm();
+/// One acquire in its own task.
+struct AcquireCall {
+    app: Arc<App>,
+    who: Principal,
+    acquire: CheckedAcquire,
+    caller_gone: CancellationToken,
+}
+
+type AcquireResult = Result<AcquireResponse, StoreError>;
+
+impl AcquireCall {
+    /// Acquires, and records what the store has answered. The guard undoes the acquire unless the
+    /// caller gets that answer; none if there is nothing to undo any more.
+    async fn run_recorded(&self) -> (AcquireResult, Option<UndoGuard>) {
+        let Self { app, who, acquire, .. } = self;
+        let started = app.clock.now();
+        let (answer, undo_guard) = match acquire.wait {
+            Some(wait) => self.run_waiting(wait).await,
+            None => self.run_once().await,
+        };
+        let now = app.clock.now();
+        let (took, waited) = (now.since(started), acquire.wait.is_some());
+        app.client_leases.acquired(who.id(), &acquire.request, &answer, took, waited, now);
+        if let Ok(AcquireResponse::Granted(grant)) = &answer {
+            let name = acquire.request.names.first();
+            app.audit.record(AuditEntry::new("acquire", who).name(name).fence(grant.fence));
+        }
+        (answer, undo_guard)
     }
-    answer
+
+    fn undo_guard(&self) -> UndoGuard {
+        let acquire = &self.acquire;
+        UndoGuard::new(&self.app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait)
+    }
+
+    /// Acquires with a single store call.
+    async fn run_once(&self) -> (AcquireResult, Option<UndoGuard>) {
+        let (undo_guard, acquire) = (self.undo_guard(), &self.acquire);
+        let answer = send_once(&self.app, &self.who, acquire.request.clone(), acquire.store_timeout).await;
+        // After an unknown answer the guard is dropped here, and undoes.
+        let is_unknown = matches!(&answer, Err(failure) if failure.unknown);
+        (answer, (!is_unknown).then_some(undo_guard))
+    }
 }
 
 /// Sends one acquire to the store. The listener is set up before the waiter is registered, so that
@@ -272,60 +306,57 @@ async fn send_once(
         app.locks.fence_floors().learn(response, &mut request);
     }
     match answer {
-        Ok(AcquireResponse::Granted(_) | AcquireResponse::Void) => app.waiters.forget(&request.token),
+        Ok(AcquireResponse::Granted(_) | AcquireResponse::Void) => {
+            app.waiters.forget(request.names.first(), &request.token)
+        }
         Ok(AcquireResponse::Busy(_)) | Err(_) => {}
         Ok(_) => return Err(unknown_response()),
     }
     answer
 }
 
-/// Acquires with waiting, by core's [`AcquireDriver`].
-async fn acquire_waiting(
-    app: &Arc<App>,
-    who: &Principal,
-    acquire: &CheckedAcquire,
-    wait: Duration,
-) -> Result<AcquireResponse, StoreError> {
-    let mut undo_guard =
-        UndoGuard::new(app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait);
-    let (class, request) = (Arc::clone(&acquire.class), acquire.request.clone());
-    let hooks = WaitHooks { app, who, class: &acquire.class.name, voided: false };
-    let mut driver = AcquireDriver::new(app.driver_io(), class, wait, request, hooks);
-    let ended = driver.run().await;
-    app.waiters.forget(&acquire.request.token);
-    if driver.hooks().voided {
-        undo_guard.disarm();
-        return Ok(AcquireResponse::Void);
-    }
-    let maybe_granted = driver.machine().maybe_granted() && !acquire.unrepeatable;
-    let Ok(outcome) = ended else {
-        return Err(interrupted_error(app.stopping.is_cancelled(), maybe_granted));
-    };
-    match outcome {
-        AcquireOutcome::Held { grant, .. } => {
-            undo_guard.disarm();
-            Ok(AcquireResponse::Granted(grant))
+impl AcquireCall {
+    /// Acquires with waiting, by core's [`AcquireDriver`].
+    async fn run_waiting(&self, wait: Duration) -> (AcquireResult, Option<UndoGuard>) {
+        let (undo_guard, Self { app, who, acquire, caller_gone }) = (self.undo_guard(), self);
+        let (class, request) = (Arc::clone(&acquire.class), acquire.request.clone());
+        let hooks = WaitHooks { app, who, class: &acquire.class.name, caller_gone, voided: false };
+        let mut driver = AcquireDriver::new(app.driver_io(), class, wait, request, hooks);
+        let ended = driver.run().await;
+        app.waiters.forget(acquire.request.names.first(), &acquire.request.token);
+        if driver.hooks().voided {
+            return (Ok(AcquireResponse::Void), Some(undo_guard));
         }
-        // A caller that can repeat the request is not undone. It must know that an earlier call may
-        // still be granted.
-        AcquireOutcome::Busy(_) if maybe_granted => {
-            let said = "another client holds it, but the store did not answer an earlier request of this wait, which may still be \
+        let maybe_granted = driver.machine().maybe_granted() && !acquire.unrepeatable;
+        let Ok(outcome) = ended else {
+            return (Err(interrupted_error(app.stopping.is_cancelled(), maybe_granted)), None);
+        };
+        let answer = match outcome {
+            AcquireOutcome::Held { grant, .. } => {
+                return (Ok(AcquireResponse::Granted(grant)), Some(undo_guard));
+            }
+            // A caller that can repeat the request is not undone. It must know that an earlier call may
+            // still be granted.
+            AcquireOutcome::Busy(_) if maybe_granted => {
+                let said = "another client holds it, but the store did not answer an earlier request of this wait, which may still be \
                         granted: retry with the same id or token";
-            Err(StoreError::unknown(StoreErrorKind::TimedOut, said))
-        }
-        // The guard gives up the place in the queue when this function returns.
-        AcquireOutcome::Busy(busy) => {
-            let mut busy = busy;
-            busy.queued = false;
-            Ok(AcquireResponse::Busy(busy))
-        }
-        AcquireOutcome::Unavailable { cause, message } | AcquireOutcome::FallBack { cause, message } => {
-            Err(StoreError::unknown(cause, message))
-        }
-        AcquireOutcome::TooLate => {
-            let said = "the grant came too late to be used";
-            Err(StoreError::unknown(StoreErrorKind::TimedOut, said))
-        }
+                Err(StoreError::unknown(StoreErrorKind::TimedOut, said))
+            }
+            // The guard gives up the place in the queue when this function returns.
+            AcquireOutcome::Busy(busy) => {
+                let mut busy = busy;
+                busy.queued = false;
+                Ok(AcquireResponse::Busy(busy))
+            }
+            AcquireOutcome::Unavailable { cause, message } | AcquireOutcome::FallBack { cause, message } => {
+                Err(StoreError::unknown(cause, message))
+            }
+            AcquireOutcome::TooLate => {
+                let said = "the grant came too late to be used";
+                Err(StoreError::unknown(StoreErrorKind::TimedOut, said))
+            }
+        };
+        (answer, None)
     }
 }
 
@@ -335,6 +366,7 @@ struct WaitHooks<'a> {
     app: &'a App,
     who: &'a Principal,
     class: &'a str,
+    caller_gone: &'a CancellationToken,
     /// The store has voided the token, which is an answer for the caller and not an error.
     voided: bool,
 }
@@ -370,7 +402,11 @@ impl AcquireHooks for WaitHooks<'_> {
     }
 
     async fn stopped(&self) {
-        self.app.interrupted(self.who).await;
+        tokio::select! {
+            biased;
+            () = self.caller_gone.cancelled() => {}
+            _ = self.app.interrupted(self.who) => {}
+        }
     }
 }
 
