@@ -37,6 +37,8 @@ use crate::state::waiters::Waiters;
 
 // One identity may use half of the wait slots, so that others find one too.
 const WAIT_SLOT_PARTS: usize = 2;
+// Half of the ordinary connections, for the same reason.
+const CONNECTION_PARTS: usize = 2;
 // Room for 140 of the largest bodies at once, however slowly they arrive.
 const MAX_BODY_BYTES_IN_FLIGHT: usize = 64 * 1024 * 1024;
 const BODY_BYTES_PARTS: usize = 8;
@@ -76,6 +78,8 @@ pub(crate) struct App {
     pub(crate) readiness: Readiness,
     /// Limits the requests that wait.
     wait_slots: Arc<Shares>,
+    /// Limits the connections of each identity.
+    pub(crate) identified_connections: Arc<Shares>,
     /// Limits the history queries that wait for their turn.
     pub(crate) history_reads: Arc<Shares>,
     /// Limits the bytes of bodies that are being read.
@@ -113,6 +117,7 @@ impl App {
             tombstones: Tombstones::default(),
             readiness: Readiness::default(),
             wait_slots: Shares::new(config.max_waiters(), parts(WAIT_SLOT_PARTS)),
+            identified_connections: Shares::new(config.max_waiters(), parts(CONNECTION_PARTS)),
             history_reads: Shares::new(MAX_QUEUED_READS, parts(HISTORY_READ_PARTS)),
             body_bytes: Shares::new(MAX_BODY_BYTES_IN_FLIGHT, parts(BODY_BYTES_PARTS)),
             response_bytes: Shares::new(MAX_RESPONSE_BYTES_IN_FLIGHT, parts(RESPONSE_BYTES_PARTS)),

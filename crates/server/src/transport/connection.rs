@@ -32,7 +32,7 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 // What TLS keeps of a response that the peer has not taken yet.
 const MAX_TLS_BUFFER_BYTES: usize = 16 * 1024;
 // The time for a whole request on a reserved connection; shorter than the configured timeouts.
-const RESERVED_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const RESERVED_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 // A failed accept usually means that file descriptors ran out. Without a pause the loop would spin.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -128,7 +128,7 @@ impl<D: ConnectionListener> Connections<D> {
             self.tls.as_ref().map(FollowedTls::acceptor),
             abort.clone(),
         );
-        let unidentified = self.unidentified.as_ref().map(UnidentifiedConnections::add);
+        let unidentified = self.unidentified.as_ref().map(|all| all.add(from.ip()));
         tasks.spawn(async move {
             let _place = place;
             let (clock, config) = (SharedClock::clone(&app.clock), &app.config);
