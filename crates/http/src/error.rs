@@ -24,6 +24,7 @@ const NOT_DONE: &[(ErrorCode, StoreErrorKind)] = &[
     (ErrorCode::RateLimited, StoreErrorKind::Overloaded),
     (ErrorCode::QuotaReached, StoreErrorKind::Overloaded),
     (ErrorCode::TooManyBodies, StoreErrorKind::Overloaded),
+    (ErrorCode::TooManyResponses, StoreErrorKind::Overloaded),
     (ErrorCode::TooManyWaiters, StoreErrorKind::Overloaded),
     (ErrorCode::Unsupported, StoreErrorKind::Unsupported),
     (ErrorCode::Overloaded, StoreErrorKind::Overloaded),

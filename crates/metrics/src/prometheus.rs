@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{PoisonError, RwLock};
 
 use leasehold_core::event::{Event, EventKind, Observer};
-use leasehold_core::observe::{LabelValues, LocalOnlyHolds, METRICS, MetricKind, event_metrics};
+use leasehold_core::observe::{LabelValues, LocalOnlyHolds, METRICS, MetricKind, OTHER_LABEL, event_metrics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -84,6 +84,10 @@ impl Prometheus {
         if has(&self.started.read().unwrap_or_else(PoisonError::into_inner)) {
             return;
         }
+        // Takes a place of its own, so that its events do not share `other` later.
+        if namespace != OTHER_LABEL {
+            let _ = self.namespaces.label_for(namespace);
+        }
         let labels = [("class", class.to_owned()), ("namespace", namespace.to_owned())];
         for (name, values) in ZERO_SERIES {
             let Some((own, numbers)) = self.metrics.get(name) else {
@@ -96,6 +100,31 @@ impl Prometheus {
         }
         let mut begun = self.started.write().unwrap_or_else(PoisonError::into_inner);
         begun.entry(class.to_owned()).or_default().insert(namespace.to_owned());
+    }
+
+    /// Counts an event that a refused or failed request of some caller has caused. Its namespace is the
+    /// caller's text: it shares `other` unless a lease was granted in it, or it was started at zero.
+    pub fn count_refused(&self, event: &Event) {
+        let has_series = {
+            let started = self.started.read().unwrap_or_else(PoisonError::into_inner);
+            started.values().any(|namespaces| namespaces.contains(event.namespace()))
+        };
+        let namespace = if has_series { self.namespaces.label_for(event.namespace()) } else { OTHER_LABEL };
+        self.count(event, namespace);
+    }
+
+    fn count(&self, event: &Event, namespace: &str) {
+        let class = self.classes.label_for(&event.class);
+        self.start_at_zero(class, namespace);
+        let labels = vec![("class", class.to_owned()), ("namespace", namespace.to_owned())];
+        event_metrics(&event.what, |name, value, by| self.add_to_metric(&labels, name, value, by));
+        let by = self.local.gauge_delta(event);
+        if by != 0.0 {
+            self.add_to_metric(&labels, "local_only_holds", "", by);
+        }
+        if let EventKind::Renewed { left, .. } = event.what {
+            self.add_to_metric(&labels, "renew_remaining_ratio", "", left);
+        }
     }
 
     /// Encodes all metrics in the OpenMetrics text format (see [`CONTENT_TYPE`]).
@@ -236,18 +265,7 @@ fn register_family(
 
 impl Observer for Prometheus {
     fn on_event(&self, event: &Event) {
-        let class = self.classes.label_for(&event.class);
-        let namespace = self.namespaces.label_for(event.namespace());
-        self.start_at_zero(class, namespace);
-        let labels = vec![("class", class.to_owned()), ("namespace", namespace.to_owned())];
-        event_metrics(&event.what, |name, value, by| self.add_to_metric(&labels, name, value, by));
-        let by = self.local.gauge_delta(event);
-        if by != 0.0 {
-            self.add_to_metric(&labels, "local_only_holds", "", by);
-        }
-        if let EventKind::Renewed { left, .. } = event.what {
-            self.add_to_metric(&labels, "renew_remaining_ratio", "", left);
-        }
+        self.count(event, self.namespaces.label_for(event.namespace()));
     }
 }
 

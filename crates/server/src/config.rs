@@ -43,7 +43,7 @@ pub struct Config {
     pub max_unidentified_connections: usize,
     /// How long such a connection may exist.
     pub unidentified_timeout: Duration,
-    /// How long a peer may take nothing of a response.
+    /// How far a peer may fall behind the minimum rate at which responses are taken, 16 KiB a second.
     pub write_timeout: Duration,
     /// The longest wait of a request, whatever it asks for.
     pub max_wait: Duration,
@@ -73,7 +73,8 @@ pub struct Quotas {
     pub waiters: usize,
     /// Holds that the daemon renews.
     pub kept_holds: usize,
-    /// Tombstones of tokens that were neither held nor queued here.
+    /// Tombstones of tokens that had no lease here, and those kept for more than a minute. A release beyond
+    /// it leaves a shorter tombstone or none.
     pub tombstones: usize,
 }
 

@@ -17,7 +17,6 @@ use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 
 use crate::api::dashboard::dashboard_url;
-use crate::api::plane::DocumentWatchers;
 use crate::api::routes::{Mount, router};
 use crate::auth::{Rules, Tokens, earlier_grants};
 use crate::config::Config;
@@ -80,7 +79,8 @@ impl UnboundServer {
     /// Serves this control plane on the daemon's address.
     pub fn with_plane(mut self, plane: Plane, scheduler: Scheduler) -> Self {
         self.setup.recorder.metrics_registry.init_series(&self.locks, true);
-        self.setup.plane = Some(ServedPlane { plane, scheduler, watchers: DocumentWatchers::default() });
+        let watchers = self.setup.recorder.watchers.clone();
+        self.setup.plane = Some(ServedPlane { plane, scheduler, watchers });
         self
     }
 

@@ -85,6 +85,7 @@ error_codes! {
     TooLarge, "too_large", 413, "The body is larger than is taken";
     TooManyBodies, "too_many_bodies", 429, "The bodies that arrive at this moment are too much in sum, or those of one identity: retry later";
     TooManyHolds, "too_many_holds", 429, "As many holds as one daemon keeps are kept already";
+    TooManyResponses, "too_many_responses", 429, "The responses that were not taken yet are too much in sum, or those of one identity: read them, or ask for fewer entries with `limit`";
     TooManyWaiters, "too_many_waiters", 429, "As many requests as one daemon lets wait are waiting already, or as many of one identity; or it came over one of the last connections, where nothing waits";
     Unauthorized, "unauthorized", 401, "No token, or one that is not known";
     Unavailable, "unavailable", 503, "The store did not answer: `cause` says why, `unknown` whether it may have happened all the same";

@@ -120,7 +120,7 @@ impl DaemonPlane {
                 )
             }
             // A limit of the daemon and no refusal of this request: exit code 2 instead of 1.
-            (_, "rate_limited" | "too_many_bodies" | "too_many_waiters") => {
+            (_, "rate_limited" | "too_many_bodies" | "too_many_responses" | "too_many_waiters") => {
                 anyhow!("cannot {action}: the daemon at {url} refuses: {detail}")
             }
             (status, code) if is_refusal(status) => {

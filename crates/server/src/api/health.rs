@@ -56,18 +56,22 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<JsonBody<Healt
         return Err(Refusal::stopping());
     }
     // Held during the store call: callers that come meanwhile share its result.
-    let mut last = app.readiness.last.lock().await;
+    let mut last = Arc::clone(&app.readiness.last).lock_owned().await;
     let now = app.clock.now();
     let recent = last.as_ref().filter(|(at, _)| now.since(*at) < READINESS_MAX_AGE);
     let ready = match recent {
         Some((_, ready)) => ready.clone(),
+        // With the lock: callers that disconnect would otherwise cause a store call each.
         None => {
-            let ready = probe_store(&app).await;
-            *last = Some((app.clock.now(), ready.clone()));
-            ready
+            let probed = Arc::clone(&app);
+            let probe = async move {
+                let ready = probe_store(&probed).await;
+                *last = Some((probed.clock.now(), ready.clone()));
+                ready
+            };
+            Arc::clone(&app).run_to_end(probe).await?
         }
     };
-    drop(last);
     ready.map(|()| JsonBody(Health::new(app.store().capabilities().kind)))
 }
 
@@ -82,7 +86,7 @@ async fn probe_store(app: &App) -> Result<(), Refusal> {
 /// they must not cause one store call each.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    last: tokio::sync::Mutex<Option<(Moment, Result<(), Refusal>)>>,
+    last: Arc<tokio::sync::Mutex<Option<(Moment, Result<(), Refusal>)>>>,
 }
 
 impl Health {

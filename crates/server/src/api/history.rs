@@ -54,11 +54,15 @@ pub(crate) async fn read(
             .unwrap_or(MAX_HISTORY_PAGE),
         before: parse_number("before", which.before, 1, MAX_HISTORY_SEQ)?,
     };
-    let Some(_share) = app.history_reads.take(who.id()) else {
+    let Some(share) = app.history_reads.take(who.id()) else {
         let why = "too many requests read the history at this moment, or too many of yours";
         return Err(state_db_unavailable(why.to_owned()));
     };
-    let seen = move |name: &leasehold::Name| who.covers(Right::Read, name);
+    // The share belongs to the query, not to the caller: a queued query costs as much without one.
+    let seen = move |name: &leasehold::Name| {
+        let _held = &share;
+        who.covers(Right::Read, name)
+    };
     let holds = app.recorder.history.read(wanted, seen).await;
     holds.map(|holds| JsonBody(HistoryPage { holds })).map_err(state_db_unavailable)
 }

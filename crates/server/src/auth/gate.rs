@@ -13,7 +13,7 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request as Htt
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, CONNECTION};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -21,10 +21,13 @@ use leasehold::clock::run_until;
 use leasehold_wire::ErrorCode;
 
 use super::admission::Credential;
+use super::response_share::{check_responses, count_response};
 use super::{AuthRequest, Principal, Right, Rule, Rules, Target};
 use crate::problem::Refusal;
 use crate::state::app::App;
+use crate::state::shares::Share;
 use crate::transport::browser;
+use crate::transport::connection::RESERVED_REQUEST_TIMEOUT;
 use crate::transport::peer::Peer;
 
 /// The state of the middleware.
@@ -32,6 +35,15 @@ use crate::transport::peer::Peer;
 pub(crate) struct Gate {
     pub(crate) app: Arc<App>,
     pub(crate) rules: Arc<Rules>,
+}
+
+/// A request that may run.
+struct Admitted {
+    who: Principal,
+    request: HttpRequest,
+    /// The identity has more connections than its share: this one is closed after the response.
+    crowded: bool,
+    body_share: Share,
 }
 
 /// Admits a request, runs the handler, and adds the common response headers.
@@ -44,7 +56,8 @@ pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, n
     let started = app.clock.now();
     // Boxed: a long poll would otherwise carry the state of admission for its whole wait.
     let (who, mut response) = match Box::pin(gate.admit(request, &route)).await {
-        Ok((who, request)) => {
+        // The share of the request's body is held until the response is made: handlers keep the body.
+        Ok(Admitted { who, request, crowded, body_share: _body_share }) => {
             // A panic in a handler costs one request, not the connection, and reveals nothing to
             // the caller.
             let handled = AssertUnwindSafe(next.run(request)).catch_unwind().await;
@@ -56,6 +69,15 @@ pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, n
                 )
                 .into_response()
             });
+            let mut response = response;
+            if crowded {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            // Open routes answer with what is in memory anyway, or with a few bytes.
+            let response = match who.is_anonymous() {
+                true => response,
+                false => count_response(&app, who.id(), &method, response).await,
+            };
             (who.id().to_owned(), response)
         }
         Err(refusal) => ("-".to_owned(), refusal.into_response()),
@@ -89,7 +111,7 @@ fn add_common_headers(headers: &mut HeaderMap, id: &str) {
 }
 
 impl Gate {
-    async fn admit(&self, request: HttpRequest, route: &str) -> Result<(Principal, HttpRequest), Refusal> {
+    async fn admit(&self, request: HttpRequest, route: &str) -> Result<Admitted, Refusal> {
         let (mut parts, body) = request.into_parts();
         // With a tokens file or client certificates the daemon may have a public name.
         let config = &self.app.config;
@@ -105,7 +127,12 @@ impl Gate {
             }
             _ => Principal::anonymous(),
         };
-        let hurry = parts.extensions.get::<Peer>().and_then(|peer| peer.reserved_timeout);
+        let peer = parts.extensions.get::<Peer>();
+        // Nothing waits on a connection beyond the identity's share, and it is closed after this request.
+        let crowded = rule.is_some_and(|rule| rule.right.is_some())
+            && peer.is_some_and(|peer| !peer.is_in_share(who.id(), &self.app.identified_connections));
+        let hurry =
+            peer.and_then(|peer| peer.reserved_timeout).or(crowded.then_some(RESERVED_REQUEST_TIMEOUT));
         let who = who.on_reserved_connection(hurry.is_some());
         if let Some(rule) = rule {
             let (limits, now) = (&self.app.limits, self.app.clock.now());
@@ -119,14 +146,16 @@ impl Gate {
                     "this client exceeds the request rate of this daemon; retry later",
                 )
                 .retry_after(wait)
+                .close_if(rule.right.is_none())
             })?;
         }
         // A body costs memory and time, so everything that the head can tell is checked before it.
         if let Some(rule) = rule {
             self.authorize_head(&mut parts, rule, &who).await?;
+            check_responses(&self.app, rule, &who)?;
         }
         let own = rule.and_then(|rule| rule.max_body).unwrap_or(0);
-        let body = self.read_body(body, own, hurry, who.id()).await?;
+        let (body, body_share) = self.read_body(body, own, hurry, who.id()).await?;
         if let Some(rule) = rule.filter(|rule| rule.target.needs_body()) {
             self.authorize(&mut parts, &body, rule, &who).await?;
         }
@@ -136,7 +165,8 @@ impl Gate {
             _ => who,
         };
         parts.extensions.insert(who.clone());
-        Ok((who, HttpRequest::from_parts(parts, Body::from(body))))
+        let request = HttpRequest::from_parts(parts, Body::from(body));
+        Ok(Admitted { who, request, crowded, body_share })
     }
 
     /// The route's rule. `None` if no such route exists, which the router reports itself.
@@ -199,7 +229,7 @@ impl Gate {
         own: usize,
         reserved_timeout: Option<Duration>,
         who: &str,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<(Vec<u8>, Share), Refusal> {
         let (app, limit) = (&self.app, self.app.config.body_limit.max(own));
         let timeout = app.config.body_timeout;
         let end = app.clock.now()
@@ -224,7 +254,7 @@ impl Gate {
                 }
                 bytes.extend_from_slice(&data);
             }
-            Ok(bytes)
+            Ok((bytes, share))
         };
         run_until(&*app.clock, end, reading)
             .await

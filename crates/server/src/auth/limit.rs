@@ -11,6 +11,7 @@ use std::time::Duration;
 use leasehold::clock::Moment;
 
 use super::Budget;
+use crate::transport::peer::host_of;
 
 /// A request rate: an average and a burst.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,6 +24,8 @@ pub struct Rate {
 
 // Bounds memory: client certificates and peer addresses are not listed anywhere in advance.
 const MAX_BUCKETS: usize = 4096;
+// Far more than any orchestrator asks, and a small part of a core.
+const PROBE_RATE: Rate = Rate { per_second: 1000.0, burst: 2000.0 };
 // A sweep looks at every bucket, so a flood of new addresses must not cause one per request.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -35,6 +38,8 @@ pub struct RateLimits {
     renewals: Mutex<Buckets<String>>,
     /// Apart from the identities, whose buckets unidentified callers must not displace.
     addresses: Mutex<Buckets<IpAddr>>,
+    /// Apart from the other open routes, which a caller may use up for its address.
+    probes: Mutex<Buckets<IpAddr>>,
 }
 
 /// At most [`MAX_BUCKETS`] buckets; further keys share one.
@@ -62,6 +67,7 @@ impl RateLimits {
             requests: Mutex::default(),
             renewals: Mutex::default(),
             addresses: Mutex::default(),
+            probes: Mutex::default(),
         }
     }
 
@@ -73,7 +79,7 @@ impl RateLimits {
         let (rate, buckets) = match budget {
             Budget::Requests => (self.request_rate, &self.requests),
             Budget::Renewals => (self.renewal_rate, &self.renewals),
-            // A refusal costs as much as the answer, and a refused probe restarts the daemon.
+            // The peer has no address, so there is nothing to tell floods by.
             Budget::Probes => return Ok(()),
         };
         buckets.lock().unwrap_or_else(PoisonError::into_inner).take(who, rate, now)
@@ -84,14 +90,17 @@ impl RateLimits {
     /// # Errors
     /// As for [`take`](Self::take).
     pub fn take_unidentified(&self, from: IpAddr, budget: Budget, now: Moment) -> Result<(), Duration> {
+        let from = host_of(from);
         if budget == Budget::Probes {
-            return Ok(());
+            let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+            probes.sweep_if_full(PROBE_RATE, now);
+            // A refused probe restarts the daemon. A new address is answered even if a flood of others
+            // has taken all buckets.
+            if probes.by_key.len() >= MAX_BUCKETS && !probes.by_key.contains_key(&from) {
+                return Ok(());
+            }
+            return probes.take(&from, PROBE_RATE, now);
         }
-        let from = match from {
-            // One host commonly has a whole /64.
-            IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
-            v4 => v4,
-        };
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         addresses.take(&from, self.request_rate, now)
     }
@@ -113,15 +122,20 @@ impl<K: Hash + Eq> Buckets<K> {
         if let Some(bucket) = self.by_key.get_mut(key) {
             return bucket.take(rate, now);
         }
+        self.sweep_if_full(rate, now);
+        if self.by_key.len() >= MAX_BUCKETS {
+            return self.shared.get_or_insert(full).take(rate, now);
+        }
+        self.by_key.entry(key.to_owned()).or_insert(full).take(rate, now)
+    }
+
+    /// Removes full buckets if there is no room for another one, once in a while.
+    fn sweep_if_full(&mut self, rate: Rate, now: Moment) {
         if self.by_key.len() >= MAX_BUCKETS && now.since(self.swept_at) >= SWEEP_INTERVAL {
             self.swept_at = now;
             // A full bucket limits nothing, so it can be made anew.
             self.by_key.retain(|_, bucket| bucket.refilled(rate, now) < rate.burst);
         }
-        if self.by_key.len() >= MAX_BUCKETS {
-            return self.shared.get_or_insert(full).take(rate, now);
-        }
-        self.by_key.entry(key.to_owned()).or_insert(full).take(rate, now)
     }
 }
 
@@ -187,5 +201,23 @@ mod tests {
         assert!(!take("10.0.0.1", now), "a flood of addresses must not give a new budget");
         assert!(take("10.9.9.9", now + Duration::from_secs(3600)));
         assert_eq!(buckets(), 1, "full buckets are not kept");
+    }
+
+    /// Finding 14 of the security review: probes had no limit at all, so a flood of them could take a core.
+    #[test]
+    fn finding_14_a_flood_of_probes_leaves_those_of_other_addresses() {
+        let rate = Rate { per_second: 1.0, burst: 1.0 };
+        let limits = RateLimits::new(rate, rate);
+        let now = Moment::from_nanos(1) + SWEEP_INTERVAL;
+        let probe = |from: IpAddr| limits.take_unidentified(from, Budget::Probes, now).is_ok();
+        let stranger = "10.0.0.1".parse().unwrap();
+        let answered = (0..10_000).filter(|_| probe(stranger)).count();
+        assert_eq!(answered, 2000);
+        assert!(probe("10.0.0.2".parse().unwrap()));
+        for number in 0..2 * u32::try_from(MAX_BUCKETS).unwrap() {
+            probe(IpAddr::V4((0xac10_0000 + number).into()));
+        }
+        assert!(probe("10.0.0.3".parse().unwrap()), "an address that is not in the table");
+        assert_eq!(limits.probes.lock().unwrap().by_key.len(), MAX_BUCKETS);
     }
 }

@@ -12,6 +12,7 @@ mod grant;
 mod limit;
 mod new_token;
 mod principal;
+mod response_share;
 mod right;
 mod rule;
 mod scope;

@@ -69,6 +69,11 @@ impl Principal {
         Self::new("local", [Grant::everything()])
     }
 
+    /// Whether the route needs no identity, so that the caller has none.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.admission.is_none() && self.grants.is_empty()
+    }
+
     /// The caller of routes that need no identity. It has no grants.
     #[must_use]
     pub fn anonymous() -> Self {

@@ -167,7 +167,7 @@ pub enum Budget {
     Requests,
     /// Reserved for renewals and releases: a flood of acquires cannot use it up.
     Renewals,
-    /// Not limited: the probes of an orchestrator, whose answers cost nothing.
+    /// The probes of an orchestrator: by peer address, apart from everything else.
     Probes,
 }
 
@@ -218,7 +218,7 @@ impl Rule {
         self.right.is_none_or(|right| who.may_or_by(right, target, self.or_by))
     }
 
-    /// Open to every caller, and not limited in rate.
+    /// Open to every caller, with a budget for probes only.
     #[must_use]
     pub fn probe() -> Self {
         Self { budget: Budget::Probes, ..Self::open() }

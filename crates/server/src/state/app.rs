@@ -16,6 +16,7 @@ use leasehold_core::rng::{RandomExt, SharedRandom};
 use leasehold_wire::ErrorCode;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::api::health::Readiness;
 use crate::auth::dashboard_code::DashboardCodes;
@@ -29,15 +30,24 @@ use crate::state::record::{ClientLeases, Recorder};
 use crate::state::served_plane::ServedPlane;
 use crate::state::shares::{Share, Shares};
 use crate::state::state_db::{MAX_QUEUED_READS, StateDb};
+use crate::state::token_on_name::TokenOnName;
 use crate::state::tombstones::Tombstones;
 use crate::state::undo::UndoQueue;
 use crate::state::waiters::Waiters;
 
 // One identity may use half of the wait slots, so that others find one too.
 const WAIT_SLOT_PARTS: usize = 2;
+// Half of the ordinary connections, for the same reason.
+const CONNECTION_PARTS: usize = 2;
 // Room for 140 of the largest bodies at once, however slowly they arrive.
 const MAX_BODY_BYTES_IN_FLIGHT: usize = 64 * 1024 * 1024;
 const BODY_BYTES_PARTS: usize = 8;
+// Some of the largest pages at once, however slowly their readers take them.
+const MAX_RESPONSE_BYTES_IN_FLIGHT: usize = 64 * 1024 * 1024;
+const RESPONSE_BYTES_PARTS: usize = 4;
+// Callers that disconnect leave their store calls behind, each until its timeout. Beyond this number
+// a call ends with its caller.
+const MAX_DETACHED_STORE_CALLS: usize = 16_384;
 // One identity's queries leave most of the reader's time to others.
 const HISTORY_READ_PARTS: usize = 4;
 
@@ -68,12 +78,18 @@ pub(crate) struct App {
     pub(crate) readiness: Readiness,
     /// Limits the requests that wait.
     wait_slots: Arc<Shares>,
+    /// Limits the connections of each identity.
+    pub(crate) identified_connections: Arc<Shares>,
     /// Limits the history queries that wait for their turn.
     pub(crate) history_reads: Arc<Shares>,
     /// Limits the bytes of bodies that are being read.
     pub(crate) body_bytes: Arc<Shares>,
+    /// Limits the bytes of large responses that their peers have not taken yet.
+    pub(crate) response_bytes: Arc<Shares>,
     /// Undoes acquires whose callers disconnected.
     pub(crate) undo_queue: UndoQueue,
+    /// Acquires and releases that run to their end even if their callers disconnect.
+    pub(crate) store_calls: TaskTracker,
     /// Cancelled when the daemon begins to stop: waiting requests then return.
     pub(crate) stopping: CancellationToken,
     /// Derives tokens from client-chosen ids.
@@ -101,9 +117,12 @@ impl App {
             tombstones: Tombstones::default(),
             readiness: Readiness::default(),
             wait_slots: Shares::new(config.max_waiters(), parts(WAIT_SLOT_PARTS)),
+            identified_connections: Shares::new(config.max_waiters(), parts(CONNECTION_PARTS)),
             history_reads: Shares::new(MAX_QUEUED_READS, parts(HISTORY_READ_PARTS)),
             body_bytes: Shares::new(MAX_BODY_BYTES_IN_FLIGHT, parts(BODY_BYTES_PARTS)),
+            response_bytes: Shares::new(MAX_RESPONSE_BYTES_IN_FLIGHT, parts(RESPONSE_BYTES_PARTS)),
             undo_queue: UndoQueue::new(),
+            store_calls: TaskTracker::new(),
             stopping: CancellationToken::new(),
             tokens,
             dashboard_codes: DashboardCodes::default(),
@@ -134,6 +153,25 @@ impl App {
         acquire: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         bounded_call(&*self.clock, within, acquire).await
+    }
+
+    /// Runs work to its end, also if the caller disconnects meanwhile.
+    ///
+    /// # Errors
+    /// The daemon stops before the end.
+    pub(crate) async fn run_to_end<T: Send + 'static>(
+        self: Arc<Self>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        if self.store_calls.len() >= MAX_DETACHED_STORE_CALLS {
+            return Ok(work.await);
+        }
+        match self.store_calls.spawn(work).await {
+            Ok(done) => Ok(done),
+            // The middleware answers a panic of a handler, and this is one.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(Refusal::stopping()),
+        }
     }
 
     /// What core's drivers need: the store, time and randomness.
@@ -182,10 +220,11 @@ impl App {
         request: &AcquireRequest,
         waits: bool,
     ) -> Result<(), Refusal> {
-        let token = &request.token;
-        self.client_leases.check_quota(who.id(), token, self.quota(who, |quotas| quotas.locks))?;
+        let key = TokenOnName::new(request.names.first(), &request.token);
+        self.client_leases.check_quota(who.id(), &key, self.quota(who, |quotas| quotas.locks))?;
         if waits || request.queue.is_some() {
-            self.waiters.check_quota(who.id(), token, self.quota(who, |quotas| quotas.waiters))?;
+            let quota = self.quota(who, |quotas| quotas.waiters);
+            self.waiters.check_quota(who.id(), &key, quota, self.clock.now())?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use leasehold::Locks;
-use leasehold::event::{Event, Observer};
+use leasehold::event::{Event, EventKind, Observer};
 use leasehold::observe::MetricKind;
 use leasehold::policy::PolicyBook;
 use leasehold_core::observe::OTHER_LABEL;
@@ -105,12 +105,30 @@ fn labels(name: &str, values: &[&str]) -> Vec<(&'static str, String)> {
 
 impl Observer for MetricsRegistry {
     fn on_event(&self, event: &Event) {
-        if self.has_own_series(&event.class) {
-            self.metrics.on_event(event);
+        let renamed;
+        let event = if self.has_own_series(&event.class) {
+            event
         } else {
-            self.metrics.on_event(&Event { class: OTHER_LABEL.into(), ..event.clone() });
+            renamed = Event { class: OTHER_LABEL.into(), ..event.clone() };
+            &renamed
+        };
+        if is_refused(&event.what) {
+            self.metrics.count_refused(event);
+        } else {
+            self.metrics.on_event(event);
         }
     }
+}
+
+/// Whether the event shows no lease of its namespace: any caller can cause it for any name.
+fn is_refused(what: &EventKind) -> bool {
+    matches!(
+        what,
+        EventKind::Busy { .. }
+            | EventKind::Unavailable { .. }
+            | EventKind::NotOwned { .. }
+            | EventKind::RenewFailed { .. }
+    )
 }
 
 /// Counts the control plane's notes too.

@@ -9,6 +9,7 @@ pub(crate) mod served_plane;
 pub(crate) mod shares;
 pub(crate) mod state_db;
 pub(crate) mod state_folder;
+pub(crate) mod token_on_name;
 pub(crate) mod tombstones;
 pub(crate) mod undo;
 pub(crate) mod waiters;

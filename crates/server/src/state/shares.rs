@@ -1,4 +1,5 @@
-//! A bounded resource that callers share: wait slots, bytes of bodies, history queries.
+//! A bounded resource that callers share: wait slots, bytes of bodies and responses, history queries,
+//! connections.
 //!
 //! One identity gets at most its share, so that others find something too.
 
@@ -41,6 +42,13 @@ impl Shares {
         share.grow(1).then_some(share)
     }
 
+    /// Whether this identity can take nothing more.
+    pub(crate) fn is_used_up(&self, who: &str) -> bool {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.total >= self.max_total
+            || counts.by_identity.get(who).is_some_and(|used| *used >= self.max_per_identity)
+    }
+
     /// A share that uses nothing yet.
     pub(crate) fn empty_share(self: &Arc<Self>, who: &str) -> Share {
         Share { shares: Arc::clone(self), identity: who.to_owned(), amount: 0 }
@@ -60,12 +68,24 @@ impl Share {
         {
             return false;
         }
-        counts.total += more;
-        if more > 0 {
-            counts.by_identity.insert(self.identity.clone(), had + more);
-        }
         self.amount += more;
+        counts.add(&self.identity, more);
         true
+    }
+
+    /// Takes `more` units even beyond the limits: what they count exists already.
+    pub(crate) fn grow_beyond(&mut self, more: usize) {
+        self.amount += more;
+        self.shares.counts.lock().unwrap_or_else(PoisonError::into_inner).add(&self.identity, more);
+    }
+}
+
+impl ShareCounts {
+    fn add(&mut self, identity: &str, more: usize) {
+        self.total += more;
+        if more > 0 {
+            *self.by_identity.entry(identity.to_owned()).or_default() += more;
+        }
     }
 }
 
@@ -108,7 +128,9 @@ mod tests {
         assert!(a.grow(30) && a.grow(20) && !a.grow(1));
         let mut b = bytes.empty_share("b");
         assert!(!b.grow(51) && b.grow(50));
+        assert!(bytes.is_used_up("a") && bytes.is_used_up("c"), "the total is used up too");
         drop(a);
+        assert!(!bytes.is_used_up("a") && bytes.is_used_up("b"));
         assert!(bytes.empty_share("a").grow(50) && !bytes.empty_share("b").grow(1));
     }
 

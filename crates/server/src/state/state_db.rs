@@ -176,11 +176,25 @@ impl StateDb {
         step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, String> {
         let Some(reader) = &self.reader else {
-            return Self::submit_with_reply(&*self.writer, step, None).await;
+            return Self::submit_read(&*self.writer, step).await;
         };
         // The reader sees only what is committed, so the tasks before this one must be.
         let _ = self.write_confirmed(|_| Ok(())).await;
-        Self::submit_with_reply(reader, step, None).await
+        Self::submit_read(reader, step).await
+    }
+
+    /// Queues a read. It is skipped if its caller is gone when its turn comes, since it changes nothing.
+    fn submit_read<T: Send + 'static>(
+        queue: &dyn DatabaseWriter,
+        step: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, String>> + Send {
+        let (answer, asked) = oneshot::channel();
+        let step: DatabaseTask = Box::new(move |connection| {
+            if !answer.is_closed() {
+                let _ = answer.send(step(connection).map_err(|error| error.to_string()));
+            }
+        });
+        reply_of(queue.submit(step), asked)
     }
 
     fn submit_with_reply<T, S>(
@@ -205,15 +219,20 @@ impl StateDb {
                 None => tell(Ok(())),
             }
         });
-        let taken = queue.submit(step);
-        async move {
-            // The queue is full only when the disk has stalled, and then nothing must be promised.
-            taken.map_err(|WriterFull| "the daemon's file cannot keep up".to_owned())?;
-            match asked.await {
-                Ok(done) => done,
-                Err(_) => Err("the daemon's file is closed".to_owned()),
-            }
-        }
+        reply_of(queue.submit(step), asked)
+    }
+}
+
+/// The result of a task that was queued, or the reason why it has none.
+async fn reply_of<T>(
+    taken: Result<(), WriterFull>,
+    asked: oneshot::Receiver<Result<T, String>>,
+) -> Result<T, String> {
+    // The queue is full only when the disk has stalled, and then nothing must be promised.
+    taken.map_err(|WriterFull| "the daemon's file cannot keep up".to_owned())?;
+    match asked.await {
+        Ok(done) => done,
+        Err(_) => Err("the daemon's file is closed".to_owned()),
     }
 }
 

@@ -12,9 +12,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::Name;
 use leasehold::clock::{Clock, Moment, run_until};
 use leasehold::policy::Class;
-use leasehold::store::{AcquireRequest, ReleaseRequest};
+use leasehold::store::{AcquireRequest, ReleaseRequest, ReleaseResponse};
+use leasehold_core::Token;
 use leasehold_core::acquire::ReleaseDriver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +31,14 @@ const MAX_RETRIED_UNDOS: usize = 1024;
 /// Undoes a running acquire when dropped, unless disarmed.
 pub(crate) struct UndoGuard {
     app: Arc<App>,
-    pending: Option<ReleaseDriver>,
+    pending: Option<PendingUndo>,
+}
+
+/// One undo, and what it undoes.
+struct PendingUndo {
+    driver: ReleaseDriver,
+    name: Name,
+    token: Token,
 }
 
 impl UndoGuard {
@@ -47,7 +56,11 @@ impl UndoGuard {
             (false, Some(_)) => Some(ReleaseRequest::leave_queue(name.clone(), token.clone())),
             (false, None) => None,
         };
-        let pending = giving.map(|giving| ReleaseDriver::new(giving, Arc::clone(class)));
+        let pending = giving.map(|giving| PendingUndo {
+            driver: ReleaseDriver::new(giving, Arc::clone(class)),
+            name: request.names.first().clone(),
+            token: request.token.clone(),
+        });
         Self { app: Arc::clone(app), pending }
     }
 
@@ -84,17 +97,24 @@ impl UndoQueue {
         }
     }
 
-    fn spawn_undo(app: &App, undo: ReleaseDriver) {
+    fn spawn_undo(app: &Arc<App>, undo: PendingUndo) {
         let (room, enough) = app.undo_queue.retry_permit(&app.stopping);
         let (io, over) = (app.driver_io(), app.undo_queue.aborted.clone());
+        let PendingUndo { driver, name, token } = undo;
+        let in_task = Arc::clone(app);
         app.undo_queue.tasks.spawn(async move {
-            let _room = room;
+            let (_room, app) = (room, in_task);
             tokio::select! {
                 biased;
                 () = over.cancelled() => {}
-                undone = undo.with_stop(enough).run(&io) => if let Err(error) = undone {
+                undone = driver.with_stop(enough).run(&io) => match undone {
+                    // A grant that was recorded ends here, and is not counted any longer.
+                    Ok(ReleaseResponse::Released) => {
+                        app.client_leases.released(&name, &token, ReleaseResponse::Released, true, app.clock.now());
+                    }
+                    Ok(ReleaseResponse::NotOwned) => {}
                     // The lease expires by itself then.
-                    tracing::warn!(why = %error, "what a caller left behind could not be taken back");
+                    Err(error) => tracing::warn!(why = %error, "what a caller left behind could not be taken back"),
                 }
             }
         });

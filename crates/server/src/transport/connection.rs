@@ -25,14 +25,14 @@ use crate::transport::listener::ConnectionListener;
 use crate::transport::peer::Peer;
 use crate::transport::tls::FollowedTls;
 use crate::transport::unidentified::UnidentifiedConnections;
-use crate::transport::write_timeout::WriteTimeout;
+use crate::transport::write_timeout::{MIN_WRITE_BYTES_PER_SECOND, WriteTimeout};
 
 // hyper answers 431 beyond this; it also bounds the read-ahead per connection.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 // What TLS keeps of a response that the peer has not taken yet.
 const MAX_TLS_BUFFER_BYTES: usize = 16 * 1024;
 // The time for a whole request on a reserved connection; shorter than the configured timeouts.
-const RESERVED_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const RESERVED_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 // A failed accept usually means that file descriptors ran out. Without a pause the loop would spin.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -100,6 +100,9 @@ impl<D: ConnectionListener> Connections<D> {
             tracing::warn!(connections = tasks.len(), "connections did not finish in time and are cut");
         }
         abort.cancel();
+        // Before the undos, which these may still cause.
+        self.app.store_calls.close();
+        run_until(&*self.app.clock, end, self.app.store_calls.wait()).await;
         // Finish pending undos in the remaining time.
         self.app.undo_queue.drain(&*self.app.clock, end).await;
         end
@@ -125,12 +128,13 @@ impl<D: ConnectionListener> Connections<D> {
             self.tls.as_ref().map(FollowedTls::acceptor),
             abort.clone(),
         );
-        let unidentified = self.unidentified.as_ref().map(UnidentifiedConnections::add);
+        let unidentified = self.unidentified.as_ref().map(|all| all.add(from.ip()));
         tasks.spawn(async move {
             let _place = place;
             let (clock, config) = (SharedClock::clone(&app.clock), &app.config);
             let unidentified_timeout = config.unidentified_timeout;
-            let stream = WriteTimeout::new(stream, SharedClock::clone(&clock), config.write_timeout);
+            let (timeout_clock, min_rate) = (SharedClock::clone(&clock), MIN_WRITE_BYTES_PER_SECOND);
+            let stream = WriteTimeout::new(stream, timeout_clock, config.write_timeout, min_rate);
             let peer =
                 Peer { address: Some(from.ip()), unidentified: unidentified.clone(), ..Peer::default() };
             let must_end = async {

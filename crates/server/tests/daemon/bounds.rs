@@ -1,9 +1,13 @@
 //! Regression tests of the security review's findings about bounds: whatever a caller can make grow.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::clock::BootClock;
+use leasehold::Ttl;
+use leasehold::clock::{BootClock, Clock, ClockExt};
+use leasehold::store::AcquireRequest;
+use leasehold_core::Token;
 use leasehold_core::adapter::{FaultyStore, StoreOp};
 use leasehold_server::auth::Rate;
 use serde_json::json;
@@ -54,6 +58,58 @@ async fn finding_01_invented_classes_add_a_constant_number_of_series() {
         assert_eq!(renew(&format!("c{number}")).await.code(), "not_owned");
     }
     assert_eq!(series().await, before);
+}
+
+/// Finding 1 of the security review: refused requests used up the namespaces that have series.
+#[tokio::test]
+async fn finding_01_refused_requests_take_no_namespace_label() {
+    let mut plan = DaemonPlan::new();
+    let tokens = plan.identities(&[("flood", &["hold:*"]), ("ops", &["read:*"])]);
+    let daemon = plan.start().await;
+    let call = async |path: &str, body| daemon.call("POST", path, Some(&tokens[0]), Some(body)).await;
+    for number in 0..150 {
+        let token = format!("h|scheduler|{:032x}", 7);
+        let body = json!({"token": token, "fence": "1", "ttl_ms": 1000});
+        assert_eq!(call(&format!("/v1/locks/n{number}:1/renew"), body).await.code(), "not_owned");
+    }
+    call("/v1/locks/late:1/acquire", json!({})).await.ok();
+    let text = daemon.call("GET", "/metrics", Some(&tokens[1]), None).await.text;
+    assert!(text.contains("namespace=\"late\"") && !text.contains("namespace=\"n1\""), "{text}");
+}
+
+/// Finding 23 of the security review: one identity could have all connections.
+#[tokio::test]
+async fn finding_23_one_identity_keeps_half_of_the_connections() {
+    let mut plan = DaemonPlan::new();
+    plan.config.max_connections = 8;
+    plan.config.head_timeout = 10 * STEP_TIMEOUT;
+    let tokens = plan.identities(&[("flood", &["hold:a"]), ("calm", &["hold:a"])]);
+    let daemon = plan.start().await;
+    let open = async |token: &str, path: &str| {
+        let mut stream = daemon.connect().await;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\r\n",
+            daemon.address
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        (reply(&mut stream).await, stream)
+    };
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let (reply, stream) = open(&tokens[0], "/v1/me").await;
+        assert_eq!((reply.status, reply.header("connection")), (200, None));
+        kept.push(stream);
+    }
+    // Further ones serve one request that does not wait.
+    let (extra, _stream) = open(&tokens[0], "/v1/me").await;
+    assert_eq!((extra.status, extra.header("connection")), (200, Some("close")));
+    let (extra, _stream) = open(&tokens[0], "/v1/events").await;
+    assert_eq!((extra.status, extra.code().as_str()), (429, "too_many_waiters"));
+    let (calm, _stream) = open(&tokens[1], "/v1/me").await;
+    assert_eq!((calm.status, calm.header("connection")), (200, None));
+    kept.pop();
+    eventually("room again", async || open(&tokens[0], "/v1/me").await.0.header("connection").is_none())
+        .await;
 }
 
 /// Finding 17 of the security review: bodies were read before rights were checked.
@@ -144,7 +200,7 @@ async fn finding_13_unidentified_connections_displace_each_other() {
 #[tokio::test]
 async fn finding_13_unidentified_connections_are_cut_after_their_time() {
     let mut plan = DaemonPlan::new();
-    plan.config.unidentified_timeout = std::time::Duration::from_millis(300);
+    plan.config.unidentified_timeout = Duration::from_millis(300);
     plan.config.head_timeout = 10 * STEP_TIMEOUT;
     let tokens = plan.identities(&[("calm", &["hold:a"])]);
     let daemon = plan.start().await;
@@ -249,11 +305,100 @@ async fn finding_21_quotas_bound_what_one_identity_has() {
     let owned = json!({"token": first["token"]});
     call(0, "/v1/locks/a:1/release", owned).await.ok();
     call(0, "/v1/locks/a:4/acquire", json!({})).await.ok();
-    call(0, "/v1/locks/a:4/release", json!({"token": format!("x|y|{:032x}", 1)})).await;
-    refused("/v1/locks/a:4/release", json!({"token": format!("x|y|{:032x}", 2)}), "1 tombstones").await;
     call(0, "/v1/holds", json!({"name": "a:k1"})).await.ok();
     refused("/v1/holds", json!({"name": "a:k2", "wait_ms": 0}), "1 kept holds").await;
     let wait = |number: u32| json!({"token": format!("x|y|{number:032x}"), "wait_ms": 1});
     call(0, "/v1/locks/a:2/wait", wait(11)).await.ok();
     refused("/v1/locks/a:2/wait", wait(12), "1 waiters").await;
+}
+
+/// Finding 21 of the security review: the quota of tombstones refused releases of real leases.
+#[tokio::test]
+async fn finding_21_a_release_is_never_refused() {
+    let mut plan = DaemonPlan::new();
+    plan.config.quotas.tombstones = 1;
+    let tokens = plan.identities(&[("busy", &["hold:a"])]);
+    let daemon = plan.start().await;
+    let call = async |path: &str, number: u32| {
+        let body = json!({"token": format!("x|scheduler|{number:032x}")});
+        daemon.call("POST", path, Some(&tokens[0]), Some(body)).await
+    };
+    // Tokens that hold nothing: the first one leaves a tombstone, the second one is beyond the quota.
+    for (number, late_acquire) in [(1, 410), (2, 200)] {
+        for _retry in 0..2 {
+            assert_eq!(call("/v1/locks/a:1/release", number).await.code(), "not_owned", "{number}");
+        }
+        assert_eq!(call("/v1/locks/a:1/acquire", number).await.status, late_acquire, "{number}");
+    }
+    // Leases that this daemon has not granted, as after a restart or beside another daemon.
+    for number in 11..14 {
+        let name = leasehold::Name::new(&format!("a:{number}")).unwrap();
+        let token = Token::parse(&format!("x|scheduler|{number:032x}")).unwrap();
+        let ttl = Ttl::new(Duration::from_secs(600)).unwrap();
+        let request = AcquireRequest::new(name, token, ttl);
+        daemon.store.acquire(&request, STEP_TIMEOUT).await.unwrap();
+    }
+    for number in 11..14 {
+        call(&format!("/v1/locks/a:{number}/release"), number).await.ok();
+    }
+}
+
+/// Finding 17 of the security review: a body counted only while it was read, and a handler keeps it.
+#[tokio::test]
+async fn finding_17_bodies_count_until_their_requests_are_answered() {
+    let mut plan = DaemonPlan::new();
+    let store = Arc::new(FaultyStore::new(Arc::clone(&plan.store), BootClock::shared()));
+    plan.store = Arc::clone(&store) as _;
+    let tokens = plan.identities(&[("flood", &["hold:a"]), ("calm", &["hold:a"])]);
+    let daemon = plan.start().await;
+    store.renew().hang(true);
+    let item = json!({"name": "a:1", "token": format!("x|y|{:032x}", 1), "fence": "1", "ttl_ms": 1000});
+    let body = json!({"items": [item], "within_ms": 30_000}).to_string();
+    let body = format!("{body}{}", " ".repeat(440_000));
+    let renew = |token: &str| {
+        format!(
+            "POST /v1/namespaces/a/renew HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            daemon.address,
+            body.len()
+        )
+    };
+    let mut open = Vec::new();
+    // 8 MiB for one identity are 19 of these.
+    for number in 1..=19 {
+        let mut stream = daemon.connect().await;
+        stream.write_all(renew(&tokens[0]).as_bytes()).await.unwrap();
+        within("the store call", store.wait_for_calls(StoreOp::Renew, number)).await;
+        open.push(stream);
+    }
+    let mut stream = daemon.connect().await;
+    let _ = stream.write_all(renew(&tokens[0]).as_bytes()).await;
+    assert_eq!(reply(&mut stream).await.code(), "too_many_bodies");
+    let mut calm = daemon.connect().await;
+    calm.write_all(renew(&tokens[1]).as_bytes()).await.unwrap();
+    within("the store call", store.wait_for_calls(StoreOp::Renew, 20)).await;
+}
+
+/// Finding 28 of the security review: a probe whose caller had gone left no result for the next one.
+#[tokio::test]
+async fn finding_28_probes_of_disconnecting_callers_share_a_store_call() {
+    let mut plan = DaemonPlan::new();
+    let store = Arc::new(FaultyStore::new(Arc::clone(&plan.store), BootClock::shared()));
+    plan.store = Arc::clone(&store) as _;
+    let daemon = plan.start().await;
+    store.for_ops(&[StoreOp::Inspect]).hang(true);
+    let request = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
+    let began = BootClock.now();
+    let mut probes = 0;
+    // The store call ends after two seconds.
+    while BootClock.now().since(began) < Duration::from_secs(1) {
+        let mut stream = daemon.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        probes += 1;
+        // Long enough for the daemon to begin, and to notice that the caller is gone.
+        BootClock.sleep(Duration::from_millis(20)).await;
+        drop(stream);
+    }
+    assert!(probes > 5, "{probes}");
+    assert!(store.calls(StoreOp::Inspect) <= 2, "{} of {probes}", store.calls(StoreOp::Inspect));
 }

@@ -182,3 +182,37 @@ async fn place_only_release_keeps_the_lease() {
     let refused = daemon.post("/v1/locks/demo/release", both).await;
     assert_eq!((refused.status, refused.code().as_str()), (422, "invalid"));
 }
+
+/// Finding 15 of the security review: what the store did for a caller that had gone was not in the log.
+#[tokio::test]
+async fn finding_15_what_is_done_for_a_disconnected_caller_is_audited() {
+    let mut plan = DaemonPlan::new();
+    let chaos = FaultyStore::new(Arc::clone(&plan.store), BootClock::shared());
+    plan.store = chaos.store();
+    let daemon = plan.start().await;
+    let logged = |action: &str| {
+        let log = std::fs::read_to_string(daemon.state().join("audit.jsonl")).unwrap_or_default();
+        log.matches(&format!("\"action\":\"{action}\"")).count()
+    };
+    chaos.acquire().delay(Duration::from_millis(500));
+    chaos.release().delay(Duration::from_millis(500));
+    let token = format!("x|scheduler|{:032x}", 1);
+    let steps = [("acquire", StoreOp::Acquire), ("release", StoreOp::Release)];
+    for (action, op) in steps {
+        let body = json!({"token": token}).to_string();
+        let request = format!(
+            "POST /v1/locks/demo/{action} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            daemon.address,
+            body.len()
+        );
+        let mut stream = daemon.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        chaos.wait_for_calls(op, 1).await;
+        drop(stream);
+        eventually("the line", async || logged(action) == 1).await;
+    }
+    // A caller that cannot repeat its request is undone as before, and its lease is not followed on.
+    drop(send_acquire(&daemon, &json!({})).await);
+    eventually("the undo", async || chaos.applied(StoreOp::Release) >= 2).await;
+    assert_eq!(daemon.get("/v1/locks/demo").await.ok()["held"], false);
+}

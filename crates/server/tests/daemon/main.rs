@@ -21,6 +21,7 @@ mod plane;
 mod plane_rights;
 mod plane_security;
 mod policies;
+mod responses;
 mod restart;
 mod rights;
 mod tls;

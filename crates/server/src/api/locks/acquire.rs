@@ -1,26 +1,24 @@
 //! `POST /v1/locks/{name}/acquire`: one store call, or a wait in the store's queue.
 
+mod call;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use leasehold::clock::Moment;
 use leasehold::policy::{Class, check_store};
-use leasehold::store::{
-    AcquireRequest, AcquireResponse, Grant, Mode, Promise, Store, StoreError, StoreErrorKind, WakeListener,
-};
+use leasehold::store::{AcquireRequest, AcquireResponse, Grant, Mode, Promise, StoreError, StoreErrorKind};
 use leasehold::{Fence, Holder, Name};
 use leasehold_core::Token;
-use leasehold_core::acquire::{AcquireDriver, AcquireHooks, AcquireOutcome, CallAdmission};
 use leasehold_wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
+use tokio_util::sync::CancellationToken;
 
+use self::call::AcquireCall;
 use super::{parse_duration, parse_store_timeout, parse_token, parse_ttl};
 use crate::api::document::{Caller, JsonBody, LockName};
 use crate::api::problem::Refusal;
 use crate::auth::{Principal, revoked_refusal};
 use crate::state::app::App;
-use crate::state::audit::AuditEntry;
-use crate::state::undo::UndoGuard;
 
 /// The class of requests that name none.
 pub(crate) const DEFAULT_CLASS: &str = "scheduler";
@@ -56,25 +54,30 @@ pub(crate) async fn acquire(
         acquire.check_promise(&app).await?;
     }
     app.check_acquire_quotas(&who, &acquire.request, acquire.wait.is_some())?;
-    let started = app.clock.now();
     // Only a request that waits needs a slot; a single call is answered at once.
-    let _place = acquire.wait.map(|_| app.take_wait_slot(&who)).transpose()?;
-    let answer = match acquire.wait {
-        Some(wait) => acquire_waiting(&app, &who, &acquire, wait).await,
-        None => acquire_once(&app, &who, &acquire).await,
-    };
-    let now = app.clock.now();
-    let (took, waited) = (now.since(started), acquire.wait.is_some());
-    app.client_leases.acquired(who.id(), &acquire.request, &answer, took, waited, now);
+    let place = acquire.wait.map(|_| app.take_wait_slot(&who)).transpose()?;
+    // Cancelled when the caller is gone: a wait ends then, and a store call runs to its end.
+    let caller_gone = CancellationToken::new();
+    let _at_disconnect = caller_gone.clone().drop_guard();
+    let call = AcquireCall { app: Arc::clone(&app), who: who.clone(), acquire, caller_gone };
+    let (call, answer, undo_guard) = Arc::clone(&app)
+        .run_to_end(async move {
+            let _place = place;
+            let (answer, undo_guard) = call.run_recorded().await;
+            (call, answer, undo_guard)
+        })
+        .await?;
+    // A definite answer reaches the caller with this response. A task whose caller is gone never comes
+    // here, and its guard undoes the acquire.
+    if let Some(mut undo_guard) = undo_guard {
+        undo_guard.disarm();
+    }
     // Definitely not done, and not the store's fault: the caller has no right to an answer any more.
     if answer.as_ref().is_err_and(|error| !error.unknown) && app.still_admitted(&who).is_none() {
         return Err(revoked_refusal());
     }
     match answer? {
-        AcquireResponse::Granted(grant) => {
-            app.audit.record(AuditEntry::new("acquire", &who).name(&name).fence(grant.fence));
-            Ok(JsonBody(acquire.granted(&grant)))
-        }
+        AcquireResponse::Granted(grant) => Ok(JsonBody(call.acquire.granted(&grant))),
         AcquireResponse::Busy(busy) => Err(Refusal::busy(name.as_str(), &busy)),
         AcquireResponse::Void => Err(Refusal::void(name.as_str())),
         _ => Err(unknown_response().into()),
@@ -236,159 +239,6 @@ fn highest_floor(now: u64, seen: u64) -> u64 {
         now.saturating_add(MAX_CLOCK_AHEAD_MICROS)
     };
     seen.max(ahead)
-}
-
-/// Acquires with a single store call.
-async fn acquire_once(
-    app: &Arc<App>,
-    who: &Principal,
-    acquire: &CheckedAcquire,
-) -> Result<AcquireResponse, StoreError> {
-    let mut undo_guard =
-        UndoGuard::new(app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait);
-    let answer = send_once(app, who, acquire.request.clone(), acquire.store_timeout).await;
-    // A definite answer reaches the caller with this response. After an unknown one the guard stays
-    // armed.
-    if !matches!(&answer, Err(failure) if failure.unknown) {
-        undo_guard.disarm();
-    }
-    answer
-}
-
-/// Sends one acquire to the store. The listener is set up before the waiter is registered, so that
-/// no hint is lost.
-async fn send_once(
-    app: &App,
-    who: &Principal,
-    mut request: AcquireRequest,
-    within: Duration,
-) -> Result<AcquireResponse, StoreError> {
-    if let Some(keep) = request.queue {
-        let now = app.clock.now();
-        app.waiters.listen(who.id(), &**app.store(), request.names.first(), &request.token, keep, now);
-    }
-    let answer = app.with_timeout(within, app.store().acquire(&request, within)).await;
-    if let Ok(response) = &answer {
-        app.locks.fence_floors().learn(response, &mut request);
-    }
-    match answer {
-        Ok(AcquireResponse::Granted(_) | AcquireResponse::Void) => app.waiters.forget(&request.token),
-        Ok(AcquireResponse::Busy(_)) | Err(_) => {}
-        Ok(_) => return Err(unknown_response()),
-    }
-    answer
-}
-
-/// Acquires with waiting, by core's [`AcquireDriver`].
-async fn acquire_waiting(
-    app: &Arc<App>,
-    who: &Principal,
-    acquire: &CheckedAcquire,
-    wait: Duration,
-) -> Result<AcquireResponse, StoreError> {
-    let mut undo_guard =
-        UndoGuard::new(app, &acquire.request, &acquire.class, acquire.unrepeatable, acquire.wait);
-    let (class, request) = (Arc::clone(&acquire.class), acquire.request.clone());
-    let hooks = WaitHooks { app, who, class: &acquire.class.name, voided: false };
-    let mut driver = AcquireDriver::new(app.driver_io(), class, wait, request, hooks);
-    let ended = driver.run().await;
-    app.waiters.forget(&acquire.request.token);
-    if driver.hooks().voided {
-        undo_guard.disarm();
-        return Ok(AcquireResponse::Void);
-    }
-    let maybe_granted = driver.machine().maybe_granted() && !acquire.unrepeatable;
-    let Ok(outcome) = ended else {
-        return Err(interrupted_error(app.stopping.is_cancelled(), maybe_granted));
-    };
-    match outcome {
-        AcquireOutcome::Held { grant, .. } => {
-            undo_guard.disarm();
-            Ok(AcquireResponse::Granted(grant))
-        }
-        // A caller that can repeat the request is not undone. It must know that an earlier call may
-        // still be granted.
-        AcquireOutcome::Busy(_) if maybe_granted => {
-            let said = "another client holds it, but the store did not answer an earlier request of this wait, which may still be \
-                        granted: retry with the same id or token";
-            Err(StoreError::unknown(StoreErrorKind::TimedOut, said))
-        }
-        // The guard gives up the place in the queue when this function returns.
-        AcquireOutcome::Busy(busy) => {
-            let mut busy = busy;
-            busy.queued = false;
-            Ok(AcquireResponse::Busy(busy))
-        }
-        AcquireOutcome::Unavailable { cause, message } | AcquireOutcome::FallBack { cause, message } => {
-            Err(StoreError::unknown(cause, message))
-        }
-        AcquireOutcome::TooLate => {
-            let said = "the grant came too late to be used";
-            Err(StoreError::unknown(StoreErrorKind::TimedOut, said))
-        }
-    }
-}
-
-/// What the daemon adds to the driver: its table of listeners and its stop. Floors and policies are
-/// those of its lock client. It has no breaker: ADR 20 says why.
-struct WaitHooks<'a> {
-    app: &'a App,
-    who: &'a Principal,
-    class: &'a str,
-    /// The store has voided the token, which is an answer for the caller and not an error.
-    voided: bool,
-}
-
-impl AcquireHooks for WaitHooks<'_> {
-    type Permit = ();
-
-    // The wait slot of the request already limits the calls.
-    async fn admit(&mut self, _within: Duration) -> CallAdmission<()> {
-        CallAdmission::Admitted(())
-    }
-
-    // From the table: it keeps a hint for the caller's next request, and each call extends that.
-    fn listen(
-        &mut self,
-        current: Option<Arc<WakeListener>>,
-        store: &dyn Store,
-        request: &AcquireRequest,
-    ) -> Arc<WakeListener> {
-        // The table has it too, unless another request of the token has ended and removed it.
-        drop(current);
-        let (keep, now) = (request.queue.unwrap_or_default(), self.app.clock.now());
-        self.app.waiters.listen(self.who.id(), store, request.names.first(), &request.token, keep, now)
-    }
-
-    fn on_response(&mut self, response: &AcquireResponse, request: &mut AcquireRequest, _now: Moment) {
-        self.voided |= matches!(response, AcquireResponse::Void);
-        self.app.locks.fence_floors().learn(response, request);
-    }
-
-    fn class_in_force(&mut self, _now: Moment) -> Option<Arc<Class>> {
-        self.app.class(self.class).ok()
-    }
-
-    async fn stopped(&self) {
-        self.app.interrupted(self.who).await;
-    }
-}
-
-/// The error of a wait that ends because the daemon stops, or because the caller has lost the right.
-fn interrupted_error(stopping: bool, unknown: bool) -> StoreError {
-    let (kind, why) = if stopping {
-        (StoreErrorKind::Overloaded, "the daemon is stopping")
-    } else {
-        (StoreErrorKind::Denied, "the caller has lost its right to wait")
-    };
-    if unknown {
-        let message = format!(
-            "{why}, and the store did not answer an earlier request of this wait, which may still be granted: retry with the \
-             same id or token"
-        );
-        return StoreError::unknown(kind, message);
-    }
-    StoreError::not_done(kind, format!("{why}; retry once that is over"))
 }
 
 #[cfg(test)]

@@ -85,7 +85,12 @@ pub(crate) async fn break_lock(
         let _place = (!wait.is_zero()).then(|| app.take_wait_slot(&who)).transpose()?;
         app.client_leases.ask_to_release(&name, fence, &by);
         app.holds.ask_to_release(&name, &by);
-        match watch_holder(&app, &name, &first, fence, wait).await? {
+        let state = tokio::select! {
+            biased;
+            refusal = app.interrupted(&who) => return Err(refusal),
+            state = watch_holder(&app, &name, &first, fence, wait) => state?,
+        };
+        match state {
             HolderState::Released => return broken("released"),
             HolderState::Silent => {}
             HolderState::Alive => {

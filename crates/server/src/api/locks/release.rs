@@ -11,6 +11,7 @@ use crate::api::document::{Caller, JsonBody, LockName};
 use crate::api::problem::Refusal;
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
+use crate::state::token_on_name::TokenOnName;
 
 /// Release a lock
 ///
@@ -35,9 +36,8 @@ pub(crate) async fn release(
     let token = parse_token(&want.token)?;
     let within = parse_store_timeout(want.within_ms)?;
     let tombstone = parse_duration("tombstone_ms", want.tombstone_ms, 0, 3_600_000)?;
-    let known = app.client_leases.knows(&token) || app.waiters.knows(&token);
     // Also if the release fails: this caller no longer waits.
-    app.waiters.forget(&token);
+    app.waiters.forget(&name, &token);
     if want.place_only {
         if tombstone.is_some() {
             let message = "tombstone_ms: a place in the queue has none; leave it or place_only out";
@@ -49,19 +49,25 @@ pub(crate) async fn release(
     }
     // A caller that sets a tombstone undoes an acquire that may never have been granted.
     let undo = tombstone.is_some_and(|keep| !keep.is_zero());
-    let tombstone = Some(tombstone.unwrap_or(TOMBSTONE_TTL)).filter(|keep| !keep.is_zero());
-    if let Some(keep) = tombstone.filter(|_| !known) {
-        let quota = app.quota(&who, |quotas| quotas.tombstones);
-        app.tombstones.add(who.id(), keep, quota, app.clock.now())?;
-    }
-    let request = ReleaseRequest::by_owner(&name, token.clone()).with_tombstone(tombstone);
-    let given = app.with_timeout(within, app.store().release(&request, within)).await?;
-    app.client_leases.released(&name, &token, given, undo, app.clock.now());
-    match given {
-        ReleaseResponse::Released => {
-            app.audit.record(AuditEntry::new("release", &who).name(&name));
-            Ok(JsonBody(Released { name: name.to_string(), released: true }))
+    let wanted = tombstone.unwrap_or(TOMBSTONE_TTL);
+    // Also for a caller that disconnects: what the store has done is counted and audited.
+    let released = Arc::clone(&app).run_to_end(async move {
+        let key = TokenOnName::new(&name, &token);
+        let (granted, quota) = (app.client_leases.knows(&key), app.quota(&who, |quotas| quotas.tombstones));
+        let tombstone = app.tombstones.admit(who.id(), &key, wanted, granted, quota, app.clock.now());
+        let request = ReleaseRequest::by_owner(&name, token.clone()).with_tombstone(tombstone);
+        let given = app.with_timeout(within, app.store().release(&request, within)).await?;
+        app.client_leases.released(&name, &token, given, undo, app.clock.now());
+        match given {
+            ReleaseResponse::Released => {
+                if !granted {
+                    app.tombstones.was_granted(who.id(), &key, wanted);
+                }
+                app.audit.record(AuditEntry::new("release", &who).name(&name));
+                Ok(JsonBody(Released { name: name.to_string(), released: true }))
+            }
+            ReleaseResponse::NotOwned => Err(Refusal::not_owned(name.as_str())),
         }
-        ReleaseResponse::NotOwned => Err(Refusal::not_owned(name.as_str())),
-    }
+    });
+    released.await?
 }

@@ -10,6 +10,7 @@ use super::{parse_duration, parse_token};
 use crate::api::document::{Caller, JsonBody, LockName};
 use crate::api::problem::Refusal;
 use crate::state::app::App;
+use crate::state::token_on_name::TokenOnName;
 
 /// Wait for a hint
 ///
@@ -34,8 +35,8 @@ pub(crate) async fn wait(
     let wait = parse_duration("wait_ms", Some(wait.wait_ms), 0, 60_000)?.unwrap_or_default();
     let wait = wait.min(app.config.max_wait);
     let _place = app.take_wait_slot(&who)?;
-    app.waiters.check_quota(who.id(), &token, app.quota(&who, |quotas| quotas.waiters))?;
-    let now = app.clock.now();
+    let (now, key) = (app.clock.now(), TokenOnName::new(&name, &token));
+    app.waiters.check_quota(who.id(), &key, app.quota(&who, |quotas| quotas.waiters), now)?;
     let notifier = app.waiters.listen(who.id(), &**app.store(), &name, &token, wait, now);
     tokio::select! {
         biased;

@@ -1,22 +1,42 @@
 //! One poll per watched document, shared by all clients that wait for its next version.
+//!
+//! The plane's store has no wake-ups, so the daemon polls it for the waiting clients: ever more rarely
+//! while nothing changes, and at once when this daemon itself has changed a job.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold::clock::{ClockExt, SharedClock};
+use leasehold::clock::{SharedClock, run_until};
 use leasehold_plane::PlaneError;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-// The plane's store has no wake-ups, so the daemon polls it on behalf of the waiting clients.
-const DOCUMENT_POLL_INTERVAL: Duration = Duration::from_millis(100);
+// How soon a change is seen while documents change. The interval doubles at each read without one.
+const MIN_DOCUMENT_POLL_INTERVAL: Duration = Duration::from_millis(100);
+// How late a change by another process is seen at most.
+const MAX_DOCUMENT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The kind and the id of a document.
 pub(crate) type DocumentName = (&'static str, String);
 
 /// The versions of all documents that clients wait for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DocumentWatchers(Arc<Mutex<HashMap<DocumentName, watch::Sender<u64>>>>);
+pub(crate) struct DocumentWatchers(Arc<WatcherTable>);
+
+#[derive(Debug, Default)]
+struct WatcherTable {
+    watched: Mutex<HashMap<DocumentName, WatchedDocument>>,
+    /// Counts the changes of jobs in this daemon.
+    job_changes: AtomicU64,
+}
+
+#[derive(Debug)]
+struct WatchedDocument {
+    version: watch::Sender<u64>,
+    /// Notified when this daemon has changed the document.
+    changed: Arc<Notify>,
+}
 
 impl DocumentWatchers {
     /// Receives each new version of the document. The first subscriber starts the poll with `read_version`;
@@ -31,48 +51,76 @@ impl DocumentWatchers {
         F: Future<Output = Result<u64, PlaneError>> + Send,
     {
         let mut watched = self.watched();
-        if let Some(sender) = watched.get(&name) {
-            return sender.subscribe();
+        if let Some(document) = watched.get(&name) {
+            return document.version.subscribe();
         }
-        let (sender, receiver) = watch::channel(0);
-        watched.insert(name.clone(), sender);
+        let (version, receiver) = watch::channel(0);
+        let changed = Arc::new(Notify::new());
+        watched.insert(name.clone(), WatchedDocument { version, changed: Arc::clone(&changed) });
         let (watchers, clock) = (self.clone(), Arc::clone(clock));
         tokio::spawn(async move {
+            let mut interval = MIN_DOCUMENT_POLL_INTERVAL;
+            let mut seen_changes = watchers.job_changes();
             loop {
-                clock.sleep(DOCUMENT_POLL_INTERVAL).await;
+                // A run changes soon after one of its jobs, and no event names it.
+                let changes = watchers.job_changes();
+                if name.0 == "run" && std::mem::replace(&mut seen_changes, changes) != changes {
+                    interval = MIN_DOCUMENT_POLL_INTERVAL;
+                }
+                let is_woken = run_until(&*clock, clock.now() + interval, changed.notified()).await.is_some();
                 if watchers.forget_if_unwatched(&name) {
                     return;
                 }
                 // After an error each client reads for itself and returns the error.
                 let version = read_version().await.unwrap_or(u64::MAX);
-                if let Some(sender) = watchers.watched().get(&name) {
-                    sender.send_if_modified(|seen| std::mem::replace(seen, version) != version);
-                }
+                let is_new = watchers.watched().get(&name).is_some_and(|document| {
+                    document.version.send_if_modified(|seen| std::mem::replace(seen, version) != version)
+                });
+                interval = if is_new || is_woken {
+                    MIN_DOCUMENT_POLL_INTERVAL
+                } else {
+                    (interval * 2).min(MAX_DOCUMENT_POLL_INTERVAL)
+                };
             }
         });
         receiver
     }
 
+    /// This daemon has changed the job.
+    pub(crate) fn job_changed(&self, id: &str) {
+        self.0.job_changes.fetch_add(1, Ordering::Relaxed);
+        let watched = self.watched();
+        // Most jobs change unwatched, and then the id need not be copied.
+        if watched.is_empty() {
+            return;
+        }
+        if let Some(document) = watched.get(&("job", id.to_owned())) {
+            document.changed.notify_one();
+        }
+    }
+
+    fn job_changes(&self) -> u64 {
+        self.0.job_changes.load(Ordering::Relaxed)
+    }
+
     /// Removes the entry if no client waits. Under the lock, so no subscriber can come in between.
     fn forget_if_unwatched(&self, name: &DocumentName) -> bool {
         let mut watched = self.watched();
-        let unwatched = watched.get(name).is_none_or(|sender| sender.receiver_count() == 0);
+        let unwatched = watched.get(name).is_none_or(|document| document.version.receiver_count() == 0);
         if unwatched {
             watched.remove(name);
         }
         unwatched
     }
 
-    fn watched(&self) -> MutexGuard<'_, HashMap<DocumentName, watch::Sender<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn watched(&self) -> MutexGuard<'_, HashMap<DocumentName, WatchedDocument>> {
+        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use leasehold::clock::RuntimeClock;
+    use leasehold::clock::{ClockExt, RuntimeClock};
 
     use super::*;
 
@@ -91,14 +139,24 @@ mod tests {
         let mut waiting: Vec<_> = (0..3000).map(|_| subscribe()).collect();
         clock.sleep(Duration::from_secs(5)).await;
         let polls = reads.load(Ordering::Relaxed);
-        assert!((1..=50).contains(&polls), "{polls} reads in 50 intervals");
+        // At 0.1, 0.3, 0.7, 1.5 s and then each second.
+        assert!((1..=8).contains(&polls), "{polls} reads in 5 s without a change");
+        // A change by another process is seen within a second, one by this daemon at once.
+        let changed = clock.now();
         version.store(2, Ordering::Relaxed);
         for client in &mut waiting {
             client.wait_for(|version| *version == 2).await.unwrap();
         }
+        assert!(clock.now().since(changed) <= MAX_DOCUMENT_POLL_INTERVAL);
+        clock.sleep(Duration::from_secs(5)).await;
+        let changed = clock.now();
+        version.store(3, Ordering::Relaxed);
+        watchers.job_changed("j");
+        waiting[0].wait_for(|version| *version == 3).await.unwrap();
+        assert_eq!(clock.now(), changed);
         // The poll ends with the last client.
         drop(waiting);
-        clock.sleep(DOCUMENT_POLL_INTERVAL * 2).await;
+        clock.sleep(MAX_DOCUMENT_POLL_INTERVAL * 2).await;
         let polls = reads.load(Ordering::Relaxed);
         clock.sleep(Duration::from_secs(5)).await;
         assert_eq!(reads.load(Ordering::Relaxed), polls);

@@ -16,46 +16,50 @@ use leasehold::store::{
 use leasehold::{Fence, HoldStatus, Holder, Name};
 use leasehold_core::deadline::latest_expiry;
 use leasehold_core::{Deadline, Token};
+use leasehold_wire::ErrorCode;
 
 use super::{EventSubject, Recorder};
 use crate::problem::Refusal;
+use crate::state::token_on_name::TokenOnName;
 
-// Bounds memory. Leases beyond it are served all the same, but cause no events.
+// Bounds memory. Beyond it, an administrator's leases and renewed ones are served all the same, but
+// are not followed; new leases of others are refused.
 const MAX_FOLLOWED_LEASES: usize = 200_000;
 
-/// The followed leases, by token.
+/// The followed leases, by token and name.
 pub(crate) struct ClientLeases {
     recorder: Arc<Recorder>,
     table: Mutex<LeaseTable>,
+    max_leases: usize,
 }
 
 #[derive(Default)]
 struct LeaseTable {
-    by_token: HashMap<String, FollowedLease>,
+    by_key: HashMap<TokenOnName, FollowedLease>,
     /// The number of leases of each identity. Entries at zero are removed.
     by_owner: HashMap<Arc<str>, usize>,
 }
 
 impl LeaseTable {
-    fn insert(&mut self, token: &str, lease: FollowedLease) {
-        if self.by_token.len() >= MAX_FOLLOWED_LEASES {
+    fn insert(&mut self, key: TokenOnName, lease: FollowedLease, max_leases: usize) {
+        if self.by_key.len() >= max_leases {
             return;
         }
         *self.by_owner.entry(Arc::clone(&lease.owner)).or_default() += 1;
-        if let Some(before) = self.by_token.insert(token.to_owned(), lease) {
+        if let Some(before) = self.by_key.insert(key, lease) {
             self.count_out(&before.owner);
         }
     }
 
-    fn remove(&mut self, token: &str) -> Option<FollowedLease> {
-        let lease = self.by_token.remove(token)?;
+    fn remove(&mut self, key: &TokenOnName) -> Option<FollowedLease> {
+        let lease = self.by_key.remove(key)?;
         self.count_out(&lease.owner);
         Some(lease)
     }
 
     fn retain(&mut self, keep: impl Fn(&FollowedLease) -> bool) {
         let mut owners = Vec::new();
-        self.by_token.retain(|_, lease| {
+        self.by_key.retain(|_, lease| {
             let stays = keep(lease);
             if !stays {
                 owners.push(Arc::clone(&lease.owner));
@@ -113,22 +117,35 @@ fn stored_until(now: Moment, kept: Duration) -> Deadline {
 
 impl ClientLeases {
     pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
-        Self { recorder, table: Mutex::default() }
+        Self { recorder, table: Mutex::default(), max_leases: MAX_FOLLOWED_LEASES }
     }
 
-    /// Refuses a new lease of an identity that has as many as it may have.
-    pub(crate) fn check_quota(&self, who: &str, token: &Token, quota: usize) -> Result<(), Refusal> {
-        let table = self.table();
-        let full = table.by_owner.get(who).is_some_and(|leases| *leases >= quota);
-        if full && !table.by_token.contains_key(token.expose()) {
-            return Err(Refusal::quota_reached("locks", quota));
+    /// Refuses a new lease of an identity that has as many as it may have. An identity without a
+    /// limit (`usize::MAX`) is not refused either when no more leases can be followed.
+    pub(crate) fn check_quota(&self, who: &str, key: &TokenOnName, quota: usize) -> Result<(), Refusal> {
+        if quota == usize::MAX {
+            return Ok(());
         }
-        Ok(())
+        let table = self.table();
+        // Only followed leases are counted, so more of them could not be limited at all.
+        let all_full = table.by_key.len() >= self.max_leases;
+        let full = table.by_owner.get(who).is_some_and(|leases| *leases >= quota);
+        if !(full || all_full) || table.by_key.contains_key(key) {
+            return Ok(());
+        }
+        Err(if full {
+            Refusal::quota_reached("locks", quota)
+        } else {
+            let max = self.max_leases;
+            let detail =
+                format!("all clients of this daemon have {max} locks, as many as it counts; retry later");
+            Refusal::new(ErrorCode::QuotaReached, detail).retry_after(Duration::from_secs(1))
+        })
     }
 
-    /// Whether this token holds a lease that was granted or renewed here.
-    pub(crate) fn knows(&self, token: &Token) -> bool {
-        self.table().by_token.contains_key(token.expose())
+    /// Whether this token holds a lease on this name that was granted or renewed here.
+    pub(crate) fn knows(&self, key: &TokenOnName) -> bool {
+        self.table().by_key.contains_key(key)
     }
 
     fn table(&self) -> MutexGuard<'_, LeaseTable> {
@@ -171,8 +188,9 @@ impl ClientLeases {
                     deadline: stored_until(now, grant.ttl.unwrap_or_else(|| request.store_ttl())),
                     release_request: None,
                 };
+                let key = TokenOnName::new(request.names.first(), &request.token);
                 let mut table = self.table();
-                if let Some(known) = table.by_token.get_mut(request.token.expose())
+                if let Some(known) = table.by_key.get_mut(&key)
                     && known.fence == grant.fence
                 {
                     // A repeated acquire returned the same grant: no new event.
@@ -182,7 +200,7 @@ impl ClientLeases {
                 lease.id = self.recorder.next_client_hold_id();
                 let what = EventKind::Acquired { took, waited, takeover: None, behind_debt: None };
                 self.recorder.record(&lease.subject(), what);
-                table.insert(request.token.expose(), lease);
+                table.insert(key, lease, self.max_leases);
                 return;
             }
             // A queued waiter will ask again or withdraw; only the final outcome is an event.
@@ -207,8 +225,8 @@ impl ClientLeases {
         now: Moment,
     ) -> Option<String> {
         let mut table = self.table();
-        let key = renewal.token.expose();
-        let known = table.by_token.get(key).is_some_and(|lease| lease.fence == renewal.fence);
+        let key = TokenOnName::new(renewal.names.first(), &renewal.token);
+        let known = table.by_key.get(&key).is_some_and(|lease| lease.fence == renewal.fence);
         if !known {
             // Granted elsewhere or before a restart. Follow it from now on, if the store confirms
             // that it is owned.
@@ -220,9 +238,9 @@ impl ClientLeases {
             }
             lease.id = self.recorder.next_client_hold_id();
             self.recorder.record(&lease.subject(), EventKind::Resumed { age: Duration::ZERO });
-            table.insert(key, lease);
+            table.insert(key.clone(), lease, self.max_leases);
         }
-        let lease = table.by_token.get_mut(key)?;
+        let lease = table.by_key.get_mut(&key)?;
         match result {
             Ok(RenewResponse::Extended { .. }) => {
                 let left = lease.deadline.remaining(now).as_secs_f64() / renewal.store_ttl().as_secs_f64();
@@ -235,7 +253,7 @@ impl ClientLeases {
                 self.record_renew_failure(&lease.subject(), result);
                 let what = EventKind::Abandoned { reason: Loss::NotOwned, held: now.since(lease.since) };
                 self.recorder.record(&lease.subject(), what);
-                table.remove(key);
+                table.remove(&key);
                 None
             }
             Err(_) => {
@@ -263,7 +281,7 @@ impl ClientLeases {
         undo: bool,
         now: Moment,
     ) {
-        let lease = self.table().remove(token.expose());
+        let lease = self.table().remove(&TokenOnName::new(name, token));
         match (lease, given) {
             (Some(lease), ReleaseResponse::Released) => {
                 let held = now.since(lease.since);
@@ -298,7 +316,7 @@ impl ClientLeases {
 
     /// Asks the holder of this grant to release; it learns so at its next renewal.
     pub(crate) fn ask_to_release(&self, name: &Name, fence: Fence, why: &str) {
-        for lease in self.table().by_token.values_mut() {
+        for lease in self.table().by_key.values_mut() {
             if lease.fence == fence && lease.name == *name {
                 lease.release_request = Some(why.to_owned());
             }
@@ -331,7 +349,9 @@ fn holder(token: &Token) -> Option<Holder> {
 
 impl fmt::Debug for ClientLeases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The keys are tokens, so they must not be printed.
-        f.debug_struct("Kept").field("leases", &self.table().by_token.len()).finish()
+        f.debug_struct("Kept").field("leases", &self.table().by_key.len()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ pub(crate) use event::EventView;
 pub(crate) use feed::Feed;
 pub(crate) use history::{History, HistoryFilter, HoldEnd, format_micros};
 
+use crate::api::plane::DocumentWatchers;
 use crate::state::metrics_registry::MetricsRegistry;
 
 /// Distributes every event to feed, metrics and history.
@@ -29,6 +30,8 @@ pub(crate) struct Recorder {
     pub(crate) feed: Feed,
     pub(crate) metrics_registry: MetricsRegistry,
     pub(crate) history: History,
+    /// The documents of the control plane that clients wait for.
+    pub(crate) watchers: DocumentWatchers,
     clock: SharedClock,
     seq: AtomicU64,
     /// Ids of client-kept leases, from a range apart from the ids of the daemon's own holds.
@@ -44,6 +47,7 @@ impl Recorder {
             feed,
             metrics_registry: MetricsRegistry::new(store),
             history,
+            watchers: DocumentWatchers::default(),
             clock,
             seq: AtomicU64::new(0),
             next_client_hold: AtomicU64::new(FIRST_CLIENT_HOLD_ID),
@@ -80,10 +84,13 @@ impl Observer for Recorder {
     }
 }
 
-/// Counts the control plane's notes too.
+/// Counts the control plane's notes too, and wakes the clients that wait for a job.
 impl leasehold_plane::events::PlaneObserver for Recorder {
     fn on_event(&self, note: &leasehold_plane::events::PlaneEvent) {
         leasehold_plane::events::PlaneObserver::on_event(&self.metrics_registry, note);
+        if let leasehold_plane::events::PlaneEvent::StateChanged { job, .. } = note {
+            self.watchers.job_changed(job);
+        }
     }
 }
 

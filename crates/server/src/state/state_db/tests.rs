@@ -143,13 +143,26 @@ async fn finding_10_a_write_is_confirmed_while_reads_wait() {
         let db = Arc::clone(&db);
         async move { db.read(count).await }
     });
+    // A query whose caller has gone does not run when its turn comes.
+    let has_run = Arc::new(AtomicBool::new(false));
+    let gone = tokio::spawn({
+        let (db, has_run) = (Arc::clone(&db), Arc::clone(&has_run));
+        async move { db.read(move |_| Ok(has_run.store(true, Ordering::SeqCst))).await }
+    });
     let insert = "INSERT INTO policy_change (at, class, change) VALUES (1, 'c', 'x')";
     db.write_confirmed(move |db| db.execute(insert, [])).await.unwrap();
     assert!(!blocked.is_finished() && !waiting.is_finished());
+    // The writer has confirmed, so the queries are in the reader's queue; a turn each lets them get there.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
     drop(go_on);
     blocked.await.unwrap().unwrap();
     waiting.await.unwrap().unwrap();
     // A read sees what was queued before it, although it is on another connection.
     db.write_later(move |db| drop(db.execute(insert, [])));
     assert_eq!(db.read::<i64>(count).await.unwrap(), 2);
+    assert!(!has_run.load(Ordering::SeqCst));
 }
