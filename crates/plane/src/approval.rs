@@ -106,20 +106,23 @@ impl Plane {
         let job = self.writer.job(id).await?;
         self.check_actionable(&job, verdict)?;
         let mut change = change(&job).requested_by(Some(self.recorded_principal()));
-        change.self_approval = self.is_submitter_of(&job);
+        change.self_approval = self.is_requester_of(&job);
         self.writer.apply(hold, &job, change).await
     }
 
-    /// Whether this handle acts for the principal that submitted the job. On the store itself there are no
+    /// Whether this handle acts for a principal that requested the job. On the store itself there are no
     /// principals to compare.
-    fn is_submitter_of(&self, job: &Job) -> bool {
-        self.principal.is_some() && job.submitted_by.as_deref() == self.principal.as_deref()
+    fn is_requester_of(&self, job: &Job) -> bool {
+        self.principal.as_deref().is_some_and(|principal| job.is_requested_by(principal))
     }
 
     fn check_actionable(&self, job: &Job, verdict: &DecisionRequest) -> Result<(), PlaneError> {
         check_undecided(job, verdict)?;
-        if self.is_submitter_of(job) && !self.writer.settings.allow_self_approval {
-            let what = format!("you submitted job {}, so another principal must decide about it", job.id);
+        if self.is_requester_of(job) && !self.writer.settings.allow_self_approval {
+            let what = format!(
+                "you submitted job {} or had it done again, so another principal must decide about it",
+                job.id
+            );
             return Err(PlaneError::Conflict { code: ErrorCode::SelfApproval, what });
         }
         Ok(())
@@ -156,11 +159,8 @@ fn check_undecided(job: &Job, verdict: &DecisionRequest) -> Result<(), PlaneErro
         return refuse(ErrorCode::NotActionable, what);
     }
     if verdict.snapshot != job.snapshot() {
-        let what = format!(
-            "job {} has changed since it was looked at: its snapshot is {} now",
-            job.id,
-            job.snapshot()
-        );
+        // Without the new snapshot: whoever decides must have looked at it.
+        let what = format!("job {} is not what was looked at: read it again, with its new snapshot", job.id);
         return refuse(ErrorCode::StaleSnapshot, what);
     }
     Ok(())

@@ -46,6 +46,7 @@ impl CancelRequest {
             state,
             due_in: None,
             index_key: String::new(),
+            owner: String::new(),
             key: None,
             body: json!({"cancel": self.reason, "principal": self.principal}).to_string(),
             event: json!({"to": state, "principal": self.principal}).to_string(),

@@ -103,6 +103,7 @@ impl PlaneError {
         match self {
             Self::Lost(_) => ErrorCode::Lost,
             Self::Refused(WriteRefusal::StaleFence { .. }) => ErrorCode::StaleFence,
+            Self::Refused(WriteRefusal::QuotaReached { .. }) => ErrorCode::QuotaReached,
             Self::Refused(_) => ErrorCode::Conflict,
             Self::Store(_) => ErrorCode::StoreUnavailable,
             Self::Busy { code, .. } | Self::Conflict { code, .. } => *code,

@@ -19,11 +19,12 @@ use tokio::sync::Notify;
 use crate::error::PlaneError;
 use crate::events::{PlaneEvent, PlaneObserver};
 use crate::job::{DEFAULT_TENANT, Job, JobChange};
+use crate::plane::UNAUTHENTICATED;
 use crate::settings::Settings;
 use crate::state::{INITIAL_STATES, JobState};
 use crate::store::{
-    Delivery, Disposition, DocumentKey, DocumentKind, Message, Revision, SharedPlaneStore, WriteRefusal,
-    WriteRequest, WriteResponse,
+    Delivery, Disposition, DocumentKey, DocumentKind, Message, OwnerQuota, Revision, SharedPlaneStore,
+    WriteRefusal, WriteRequest, WriteResponse,
 };
 
 /// The limit that the specification sets for one store call.
@@ -155,6 +156,7 @@ impl FencedWriter {
             revision: job_revision(&change.job, due_in, &self.event_json(hold, seen, &change)),
             expected_version: Some(seen.version),
             allowed_states: if change.keeps_state { vec![seen.state.as_str()] } else { to.predecessors() },
+            quota: None,
             fence: None,
             new_documents: Vec::new(),
             messages: change.messages,
@@ -197,6 +199,7 @@ impl FencedWriter {
         &self,
         job: &Job,
         key: Option<DocumentKey>,
+        quota: Option<OwnerQuota>,
         send: Vec<Message>,
     ) -> Result<WriteResponse, PlaneError> {
         // The store checks transitions only for existing documents, so the first state is checked here.
@@ -213,6 +216,7 @@ impl FencedWriter {
             revision: Revision { key, ..job_revision(job, self.settings.due_in(job, None), &event) },
             expected_version: None,
             allowed_states: Vec::new(),
+            quota,
             fence: None,
             new_documents: Vec::new(),
             messages: send,
@@ -336,6 +340,12 @@ impl FencedWriter {
     }
 }
 
+/// The principal whose quota a job counts against. Jobs of steps count with their run.
+fn owner_of(job: &Job) -> String {
+    let requester = job.requester().filter(|requester| job.parent.is_none() && *requester != UNAUTHENTICATED);
+    requester.unwrap_or_default().to_owned()
+}
+
 pub(crate) fn job_revision(job: &Job, due_in: Option<Duration>, event: &str) -> Revision {
     Revision {
         kind: DocumentKind::Job,
@@ -343,6 +353,7 @@ pub(crate) fn job_revision(job: &Job, due_in: Option<Duration>, event: &str) -> 
         state: job.state.as_str(),
         due_in,
         index_key: job.spec.topic.clone(),
+        owner: owner_of(job),
         key: None,
         // Cannot fail: plain data with string keys always serialises.
         body: serde_json::to_string(job).unwrap_or_default(),

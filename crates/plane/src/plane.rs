@@ -11,12 +11,14 @@ use crate::cancel_request::CancelRequest;
 use crate::error::PlaneError;
 use crate::events::{LogObserver, PlaneObserver};
 use crate::fenced_writer::FencedWriter;
-use crate::job::{Job, JobSpec, dispatch_message, job_lock_name};
+use crate::job::{Dead, Job, JobSpec, add_requester, check_new_id, dispatch_message, job_lock_name};
+use crate::quota::PlaneQuotas;
 use crate::scheduler::while_held;
 use crate::settings::Settings;
 use crate::state::JobState;
 use crate::store::{
-    DocumentEvent, DocumentKey, DocumentKind, DocumentQuery, SharedPlaneStore, WriteRefusal, WriteResponse,
+    DocumentEvent, DocumentKey, DocumentKind, DocumentPage, DocumentPosition, DocumentQuery, DocumentScope,
+    SharedPlaneStore, WriteRefusal, WriteResponse,
 };
 
 /// The plane's client API. Cheap to clone.
@@ -25,6 +27,8 @@ pub struct Plane {
     pub(crate) writer: FencedWriter,
     /// The authenticated principal on whose behalf this handle acts.
     pub(crate) principal: Option<Arc<str>>,
+    /// What the principal may have at once.
+    pub(crate) quotas: Option<PlaneQuotas>,
 }
 
 /// Recorded where a principal belongs, if the plane is used on its store directly.
@@ -101,6 +105,7 @@ impl Plane {
                 message_sent: Arc::default(),
             },
             principal: None,
+            quotas: None,
         })
     }
 
@@ -143,7 +148,14 @@ impl Plane {
         spec.check()?;
         let key = spec.key.as_deref().map(|key| DocumentKey::scoped(spec.key_scope(), key));
         let id = spec.id.clone().unwrap_or_else(|| self.writer.new_id_in(&spec.tenant));
-        self.create(id, spec, key).await
+        if spec.id.is_some()
+            && let Err(refused) = check_new_id(&spec)
+        {
+            // Earlier versions allowed such ids: a submit that is repeated still finds its job.
+            let there = self.writer.find_job(&id).await?.ok_or(refused)?;
+            return repeated_id(there, &Job::new(id, spec, None));
+        }
+        self.create(id, spec, key, None).await
     }
 
     async fn create(
@@ -151,6 +163,7 @@ impl Plane {
         id: String,
         spec: JobSpec,
         key: Option<DocumentKey>,
+        retried: Option<Requesters>,
     ) -> Result<SubmitResponse, PlaneError> {
         // A generated id contains the tenant, and may be too long for a lock name.
         job_lock_name(&id)?;
@@ -158,24 +171,26 @@ impl Plane {
         let now = self.writer.locks.clock().now();
         self.writer.locks.policies().class(&spec.class, now)?;
         let mut job = Job::new(id, spec, None);
-        job.submitted_by = Some(self.recorded_principal());
+        match retried {
+            None => job.submitted_by = Some(self.recorded_principal()),
+            Some(of) => {
+                job.submitted_by = of.submitted_by;
+                job.requesters = of.requesters;
+                // Beside the submitter: otherwise a retry by another one would allow it to decide.
+                add_requester(&mut job.requesters, &self.recorded_principal());
+            }
+        }
         // A job that waits for approval gets no message: the approval itself sends it.
         let send = match job.state {
             JobState::Pending => vec![dispatch_message(&job, Duration::ZERO)],
             _ => Vec::new(),
         };
-        match self.writer.create_job(&job, key, send).await? {
+        match self.writer.create_job(&job, key, self.quota(DocumentKind::Job), send).await? {
             WriteResponse::Applied { repeated, .. } => {
                 Ok(SubmitResponse { job: self.writer.job(&job.id).await?, repeated })
             }
             WriteResponse::Refused(WriteRefusal::Exists) => {
-                let there = self.writer.job(&job.id).await?;
-                // A job of another scope is not described to this caller.
-                if there.key_scope() != job.key_scope() {
-                    let what = format!("the id {} is taken; choose another one", job.id);
-                    return Err(PlaneError::Conflict { code: ErrorCode::DifferentJob, what });
-                }
-                repeated_submit(there, &job)
+                repeated_id(self.writer.job(&job.id).await?, &job)
             }
             // The store matches keys within one scope only, so this job is the caller's to see.
             WriteResponse::Refused(WriteRefusal::KeyInUse { id }) => {
@@ -211,14 +226,31 @@ impl Plane {
         topic: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Job>, PlaneError> {
+        Ok(self.job_page(states, topic, None, None, limit).await?.documents)
+    }
+
+    /// A page of these jobs: only those in the scope, and after the position, if given.
+    ///
+    /// # Errors
+    /// The store did not respond.
+    pub async fn job_page(
+        &self,
+        states: &[JobState],
+        topic: Option<&str>,
+        scope: Option<&DocumentScope>,
+        after: Option<DocumentPosition>,
+        limit: usize,
+    ) -> Result<DocumentPage<Job>, PlaneError> {
         let all: Vec<_> = JobState::all().collect();
         let states = if states.is_empty() { &all } else { states };
         let query = DocumentQuery {
             index_key: topic.map(str::to_owned),
+            scope: scope.cloned(),
+            after,
             ..DocumentQuery::new(DocumentKind::Job, states.iter().map(|state| state.as_str()), limit)
         };
-        let docs = self.writer.call(self.writer.store.list(&query)).await?;
-        docs.iter().map(|doc| Ok(Job::read(doc)?)).collect()
+        let page = self.writer.call(self.writer.store.page(&query)).await?;
+        page.try_map(|doc| Ok(Job::read(doc)?))
     }
 
     /// How many jobs are in each state.
@@ -269,11 +301,7 @@ impl Plane {
         out
     }
 
-    /// Submits a dead job again, as a new job. Repeated calls create only one new job.
-    ///
-    /// # Errors
-    /// `not_dead`: the job has no dead letter. Or it does not exist, or the store did not respond.
-    pub async fn replay(&self, id: &str) -> Result<SubmitResponse, PlaneError> {
+    async fn dead_job(&self, id: &str) -> Result<(Job, Dead), PlaneError> {
         let job = self.writer.job(id).await?;
         let Some(dead) = job.dead.clone() else {
             return Err(PlaneError::Conflict {
@@ -281,7 +309,25 @@ impl Plane {
                 what: format!("job {id} is {} and was not given up: there is nothing to replay", job.state),
             });
         };
+        Ok((job, dead))
+    }
+
+    /// Checks that a job can be submitted again, and changes nothing.
+    ///
+    /// # Errors
+    /// The same as for [`replay`](Self::replay).
+    pub async fn check_replay(&self, id: &str) -> Result<(), PlaneError> {
+        self.dead_job(id).await.map(drop)
+    }
+
+    /// Submits a dead job again, as a new job. Repeated calls create only one new job.
+    ///
+    /// # Errors
+    /// `not_dead`: the job has no dead letter. Or it does not exist, or the store did not respond.
+    pub async fn replay(&self, id: &str) -> Result<SubmitResponse, PlaneError> {
+        let (job, dead) = self.dead_job(id).await?;
         let scope = job.key_scope().to_owned();
+        let before = Requesters { submitted_by: job.submitted_by, requesters: job.requesters };
         let mut spec = job.spec;
         spec.labels.insert("replay-of".into(), id.to_owned());
         spec.labels.insert("died-of".into(), dead.reason);
@@ -289,7 +335,7 @@ impl Plane {
         (spec.id, spec.key) = (None, None);
         let new_id = self.writer.new_id_in(&scope);
         let key = DocumentKey::engine(spec.key_scope(), &format!("replay:{id}"));
-        let replayed = self.create(new_id, spec, Some(key)).await?;
+        let replayed = self.create(new_id, spec, Some(key), Some(before)).await?;
         // Earlier versions let callers choose such a key, for any job.
         if replayed.job.spec.labels.get("replay-of").is_none_or(|of| of != id) {
             let what = format!("another job has the key of this replay: submit the work of job {id} anew");
@@ -297,6 +343,22 @@ impl Plane {
         }
         Ok(replayed)
     }
+}
+
+/// The principals that a new job takes over from the one that it repeats.
+struct Requesters {
+    submitted_by: Option<String>,
+    requesters: Vec<String>,
+}
+
+/// The response to a submit whose id a job has already.
+fn repeated_id(there: Job, wanted: &Job) -> Result<SubmitResponse, PlaneError> {
+    // A job of another scope is not described to this caller.
+    if there.key_scope() != wanted.key_scope() {
+        let what = format!("the id {} is taken; choose another one", wanted.id);
+        return Err(PlaneError::Conflict { code: ErrorCode::DifferentJob, what });
+    }
+    repeated_submit(there, wanted)
 }
 
 fn repeated_submit(there: Job, wanted: &Job) -> Result<SubmitResponse, PlaneError> {

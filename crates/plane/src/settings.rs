@@ -63,6 +63,8 @@ pub struct Settings {
     pub stop_grace: Duration,
     /// How many unfinished runs one organisation may have; `None` means no limit.
     pub max_runs_per_org: Option<u64>,
+    /// How many jobs of its topic one claim looks at; the next claim goes on from there.
+    pub claim_candidates: usize,
     /// A principal may decide about jobs that it submitted itself.
     pub allow_self_approval: bool,
 }
@@ -85,6 +87,7 @@ impl Default for Settings {
             retention: Duration::from_secs(7 * 24 * 3600),
             stop_grace: Duration::ZERO,
             max_runs_per_org: None,
+            claim_candidates: 1024,
             allow_self_approval: false,
         }
     }
@@ -119,6 +122,9 @@ impl Settings {
         }
         if self.slots == 0 {
             return Err(InvalidInput::new("slots", "0", "must be at least 1"));
+        }
+        if self.claim_candidates == 0 {
+            return Err(InvalidInput::new("claim_candidates", "0", "must be at least 1"));
         }
         Ok(())
     }

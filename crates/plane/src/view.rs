@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::job::Job;
+use crate::job::{Decision, Job};
 use crate::state::JobState;
 use crate::store::DocumentEvent;
 use crate::workflow::{Run, RunState};
@@ -57,6 +57,50 @@ impl From<Job> for JobView {
             job,
         }
     }
+}
+
+/// A job after a decision, as displayed to a caller that may decide about it but not read it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[non_exhaustive]
+pub struct DecidedJob {
+    /// Grows when a field changes its meaning.
+    pub schema_version: u32,
+    /// The job's id.
+    pub id: String,
+    /// The job's present state.
+    pub state: JobState,
+    /// Grows with each write.
+    pub version: u64,
+    /// What a person approves: a repair has changed it.
+    pub snapshot: String,
+    /// The decision, if one was made.
+    pub decision: Option<Decision>,
+}
+
+impl From<Job> for DecidedJob {
+    fn from(job: Job) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            id: job.id.clone(),
+            state: job.state,
+            version: job.version,
+            snapshot: job.snapshot(),
+            decision: job.decision,
+        }
+    }
+}
+
+/// The response to a decision.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[non_exhaustive]
+pub enum DecisionView {
+    /// The whole job, for a caller that may read it.
+    Job(Box<JobView>),
+    /// What every caller that may decide gets.
+    Decided(DecidedJob),
 }
 
 /// A run as displayed.
@@ -139,6 +183,9 @@ pub struct JobList {
     pub schema_version: u32,
     /// The jobs, most urgent first.
     pub jobs: Vec<JobView>,
+    /// There may be more that the caller may read: at the limit, or because the daemon has stopped its search.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// The jobs that wait for a decision.
@@ -149,6 +196,9 @@ pub struct ApprovalList {
     pub schema_version: u32,
     /// The waiting jobs.
     pub approvals: Vec<JobView>,
+    /// There may be more that the caller may read: at the limit, or because the daemon has stopped its search.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// A list of runs.
@@ -159,6 +209,9 @@ pub struct RunList {
     pub schema_version: u32,
     /// The matching runs.
     pub runs: Vec<RunView>,
+    /// There may be more that the caller may read: at the limit, or because the daemon has stopped its search.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// The events of a job or a run.

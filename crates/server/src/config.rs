@@ -76,11 +76,25 @@ pub struct Quotas {
     /// Tombstones of tokens that had no lease here, and those kept for more than a minute. A release beyond
     /// it leaves a shorter tombstone or none.
     pub tombstones: usize,
+    /// Jobs of the control plane that have not ended, apart from those of runs.
+    pub jobs: u64,
+    /// Runs of workflows that have not ended.
+    pub runs: u64,
+    /// Workflows whose latest version it has applied.
+    pub workflows: u64,
 }
 
 impl Default for Quotas {
     fn default() -> Self {
-        Self { locks: 20_000, waiters: 4096, kept_holds: 10_000, tombstones: 20_000 }
+        Self {
+            locks: 20_000,
+            waiters: 4096,
+            kept_holds: 10_000,
+            tombstones: 20_000,
+            jobs: 10_000,
+            runs: 1000,
+            workflows: 1000,
+        }
     }
 }
 

@@ -5,10 +5,11 @@
 use anyhow::{Context, bail};
 use leasehold_plane::approval::DecisionRequest;
 use leasehold_plane::store::DocumentEvent;
+use leasehold_plane::store::DocumentPage;
 use leasehold_plane::view::AppliedWorkflow;
 use leasehold_plane::view::{
-    ApprovalList, EventList, EventView, JobList, JobView, ReasonRequest, RerunRequest, RunList, RunView,
-    SCHEMA_VERSION,
+    ApprovalList, DecidedJob, EventList, EventView, JobList, JobView, ReasonRequest, RerunRequest, RunList,
+    RunView, SCHEMA_VERSION,
 };
 use leasehold_plane::workflow::{StartRunRequest, Workflow};
 use leasehold_plane::{JobSpec, JobState, Work};
@@ -138,8 +139,8 @@ impl PlaneClient {
         let action = "list the jobs";
         match self {
             Self::Store(store) => {
-                let jobs = store.answer(action, store.plane.jobs(states, topic, limit as usize)).await?;
-                Ok(jobs.into_iter().map(JobView::from).collect())
+                let page = store.plane.job_page(states, topic, None, None, limit as usize);
+                Ok(listed(store.answer(action, page).await?))
             }
             Self::Daemon(daemon) => {
                 let states: Vec<_> = states.iter().copied().map(JobState::as_str).collect();
@@ -149,7 +150,9 @@ impl PlaneClient {
                     query.push(("state", &states));
                 }
                 query.extend(topic.map(|topic| ("topic", topic)));
-                Ok(daemon.get_list::<JobList>(action, "jobs", &query).await?.jobs)
+                let list = daemon.get_list::<JobList>(action, "jobs", &query).await?;
+                report_truncated(list.truncated);
+                Ok(list.jobs)
             }
         }
     }
@@ -212,12 +215,14 @@ impl PlaneClient {
         let action = "list the runs";
         match self {
             Self::Store(store) => {
-                let runs = store.answer(action, store.plane.runs(&[], limit as usize)).await?;
-                Ok(runs.into_iter().map(RunView::from).collect())
+                let page = store.plane.run_page(&[], None, None, limit as usize);
+                Ok(listed(store.answer(action, page).await?))
             }
             Self::Daemon(daemon) => {
                 let query = [("limit", &*limit.to_string())];
-                Ok(daemon.get_list::<RunList>(action, "runs", &query).await?.runs)
+                let list = daemon.get_list::<RunList>(action, "runs", &query).await?;
+                report_truncated(list.truncated);
+                Ok(list.runs)
             }
         }
     }
@@ -250,12 +255,15 @@ impl PlaneClient {
         let action = "list what waits for a person";
         match self {
             Self::Store(store) => {
-                let jobs = store.answer(action, store.plane.approvals(limit as usize)).await?;
-                Ok(jobs.into_iter().map(JobView::from).collect())
+                let states = [JobState::ApprovalRequired];
+                let page = store.plane.job_page(&states, None, None, None, limit as usize);
+                Ok(listed(store.answer(action, page).await?))
             }
             Self::Daemon(daemon) => {
                 let query = [("limit", &*limit.to_string())];
-                Ok(daemon.get_list::<ApprovalList>(action, "approvals", &query).await?.approvals)
+                let list = daemon.get_list::<ApprovalList>(action, "approvals", &query).await?;
+                report_truncated(list.truncated);
+                Ok(list.approvals)
             }
         }
     }
@@ -265,7 +273,7 @@ impl PlaneClient {
         id: &str,
         decision: &Decision,
         request: &DecisionRequest,
-    ) -> PlaneResult<JobView> {
+    ) -> PlaneResult<DecidedJob> {
         let verb = decision.as_str();
         let action = format!("{verb} job {id}");
         match self {
@@ -287,6 +295,18 @@ impl PlaneClient {
                 Ok(daemon.post(&action, &["approvals", id, verb], &body).await?.1)
             }
         }
+    }
+}
+
+/// The documents of a page as displayed.
+fn listed<T, V: From<T>>(page: DocumentPage<T>) -> Vec<V> {
+    report_truncated(page.next.is_some());
+    page.documents.into_iter().map(V::from).collect()
+}
+
+fn report_truncated(truncated: bool) {
+    if truncated {
+        print_message("there may be more than these: ask for fewer states or one topic, or raise --limit");
     }
 }
 

@@ -167,10 +167,10 @@ fn dev_serves_the_whole_plane() {
     let applied = daemon.send("PUT", "/v1/workflows", "application/toml", workflow);
     assert_eq!(applied.status, 200, "{}", applied.text);
     assert_eq!(daemon.post("/v1/runs", &json!({"workflow": "deploy", "id": "r"})).status, 201);
-    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask~1");
-    let seen = daemon.get("/v1/jobs/r.ask~1")["snapshot"].clone();
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask.1");
+    let seen = daemon.get("/v1/jobs/r.ask.1")["snapshot"].clone();
     let yes = json!({"by": "ann", "reason": "go", "snapshot": seen});
-    assert_eq!(daemon.post("/v1/approvals/r.ask~1/approve", &yes).status, 200);
+    assert_eq!(daemon.post("/v1/approvals/r.ask.1/approve", &yes).status, 200);
     daemon.watch("/v1/runs/r", "SUCCEEDED");
     assert_eq!(fixture.read("rolled"), "x\n");
     assert_eq!(daemon.times_in_state("/v1/runs/r/timeline", "SUCCEEDED"), 1);
@@ -215,7 +215,7 @@ fn a_daemon_killed_in_the_middle_loses_nothing() {
         claimed = if reply.status == 200 { reply.json() } else { json!(null) };
         claimed["claim"]["attempt"].is_u64()
     });
-    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask~1");
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "r.ask.1");
     fixture.write("killed", "");
     dev.signal(Signal::KILL);
     assert_eq!(dev.wait_exit_code(), -9);
@@ -228,13 +228,13 @@ fn a_daemon_killed_in_the_middle_loses_nothing() {
     done["done"] = json!(1);
     let reply = daemon.post("/v1/jobs/pulled/result", &done);
     assert_eq!((reply.status, &reply.json()["state"]), (200, &json!("SUCCEEDED")), "{}", reply.text);
-    let seen = daemon.get("/v1/jobs/r.ask~1")["snapshot"].clone();
+    let seen = daemon.get("/v1/jobs/r.ask.1")["snapshot"].clone();
     let yes = json!({"by": "ann", "reason": "go", "snapshot": seen});
-    assert_eq!(daemon.post("/v1/approvals/r.ask~1/approve", &yes).status, 200);
+    assert_eq!(daemon.post("/v1/approvals/r.ask.1/approve", &yes).status, 200);
     daemon.watch("/v1/runs/r", "SUCCEEDED");
     let caught = daemon.watch("/v1/jobs/caught", "SUCCEEDED");
     assert_eq!((&caught["losses"], &caught["failures"]), (&json!(1), &json!(0)), "{caught}");
-    for job in ["caught", "pulled", "r.ask~1"] {
+    for job in ["caught", "pulled", "r.ask.1"] {
         assert_eq!(daemon.times_in_state(&format!("/v1/jobs/{job}/history"), "SUCCEEDED"), 1, "{job}");
     }
 }
@@ -288,10 +288,10 @@ fn serve_uses_another_plane_store_and_enforces_admission() {
     ];
     let (_serve, daemon) = DaemonClient::start(&fixture, &words);
     assert_eq!(start(&daemon, "us:two").status, 429);
-    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "us:one.ask~1");
-    let seen = daemon.get("/v1/jobs/us:one.ask~1")["snapshot"].clone();
+    eventually("the question", || daemon.get("/v1/approvals")["approvals"][0]["id"] == "us:one.ask.1");
+    let seen = daemon.get("/v1/jobs/us:one.ask.1")["snapshot"].clone();
     let no = json!({"by": "ann", "reason": "not now", "snapshot": seen});
-    assert_eq!(daemon.post("/v1/approvals/us:one.ask~1/reject", &no).status, 200);
+    assert_eq!(daemon.post("/v1/approvals/us:one.ask.1/reject", &no).status, 200);
     daemon.watch("/v1/runs/us:one", "FAILED");
     assert_eq!(start(&daemon, "us:two").status, 201);
 }

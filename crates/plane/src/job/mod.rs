@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 
 pub use change::JobChange;
 pub(crate) use change::{cancel_message, dispatch_message};
-pub(crate) use spec::{DEFAULT_TENANT, check_key, check_tenant_prefix, key_scope, step_job_id};
+pub(crate) use spec::{DEFAULT_TENANT, check_key, check_new_id, check_tenant_prefix, key_scope, step_job_id};
 pub use spec::{JobSpec, Work, check_payload};
 
 use crate::state::JobState;
@@ -49,6 +49,10 @@ pub struct Job {
     /// The principal that submitted it; none for jobs of versions before principals were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted_by: Option<String>,
+    /// The principals that had it done again, by a retry of the job or a rerun of its run, the latest last.
+    /// They may decide about it as little as its submitter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requesters: Vec<String>,
     /// How often it was handed over. Each hand-over has its own number, so a late result cannot be mistaken.
     pub attempt: u32,
     /// How many attempts failed in their own work.
@@ -179,6 +183,7 @@ impl Job {
             now: 0,
             spec,
             submitted_by: None,
+            requesters: Vec::new(),
             attempt: 0,
             failures: 0,
             losses: 0,
@@ -189,6 +194,19 @@ impl Job {
             dead: None,
             parent,
         }
+    }
+
+    /// Whether the principal submitted it, started its run, or had one of them done again.
+    #[must_use]
+    pub fn is_requested_by(&self, principal: &str) -> bool {
+        let mut all = self.submitted_by.iter().chain(&self.requesters);
+        all.any(|requester| requester == principal)
+    }
+
+    /// The principal that requested it last.
+    #[must_use]
+    pub fn requester(&self) -> Option<&str> {
+        self.requesters.last().or(self.submitted_by.as_ref()).map(String::as_str)
     }
 
     /// The name of the job's lock.
@@ -240,6 +258,13 @@ impl Job {
         (job.created, job.updated, job.due, job.now) = (doc.created, doc.updated, doc.due, doc.now);
         Ok(job)
     }
+}
+
+/// Adds a principal as the latest requester.
+pub(crate) fn add_requester(requesters: &mut Vec<String>, principal: &str) {
+    // Once each, so that the list is bounded by the number of principals.
+    requesters.retain(|requester| requester != principal);
+    requesters.push(principal.to_owned());
 }
 
 /// The name of a job's lock.

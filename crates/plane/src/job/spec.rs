@@ -119,14 +119,34 @@ pub(crate) fn check_tenant_prefix(field: &str, tenant: &str, id: &str) -> Result
     Err(InvalidInput::new("id", id, why))
 }
 
-/// The id of a step's job. Callers cannot use this form, so no job can take a step's place beforehand.
+/// The id of a step's job. The id of a step has no dot, so the run and the step can be read from it.
 pub(crate) fn step_job_id(run: &str, step: &str, attempt: u32) -> String {
-    format!("{run}.{step}~{attempt}")
+    format!("{run}.{step}.{attempt}")
 }
 
+/// Whether an id has the form of a step's job. Callers cannot use this form, so that no job takes a step's
+/// place beforehand.
 fn is_step_job_id(id: &str) -> bool {
-    let number = id.rsplit_once('~').map(|(_, number)| number);
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = id.rsplitn(3, '.');
+    let (Some(attempt), Some(step), Some(run)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    // Versions, dates and addresses (`v1.2.3`) stay free. A step whose id is a number is not taken over
+    // either: its job must name the step as its parent.
+    !run.is_empty() && !step.is_empty() && number(attempt) && !number(step)
+}
+
+/// Checks the id that a caller chose for a new job.
+pub(crate) fn check_new_id(spec: &JobSpec) -> Result<(), InvalidInput> {
+    let Some(id) = &spec.id else { return Ok(()) };
+    check_tenant_prefix("tenant", &spec.tenant, id)?;
+    if is_step_job_id(id) {
+        let why = "must not have the form RUN.STEP.NUMBER: only the jobs of workflow steps have such ids; \
+                   choose another separator than `.`";
+        return Err(InvalidInput::new("id", id, why));
+    }
+    Ok(())
 }
 
 /// Checks the size of a payload.
@@ -200,7 +220,8 @@ impl JobSpec {
         key_scope(&self.tenant, self.id.as_deref())
     }
 
-    /// Checks each field.
+    /// Checks each field. What a *new* id must look like is checked at the submit: a repeated submit of an
+    /// earlier version's job may have another one.
     ///
     /// # Errors
     /// The first invalid field, with what is allowed.
@@ -209,11 +230,6 @@ impl JobSpec {
             // The id becomes part of the lock's name, so the rules for names are the rules for ids.
             Name::new(&format!("job:{id}"))
                 .map_err(|error| InvalidInput::new("id", id, error.to_string()))?;
-            check_tenant_prefix("tenant", &self.tenant, id)?;
-            if is_step_job_id(id) {
-                let why = "must not end in `~` and a number: only the jobs of workflow steps do";
-                return Err(InvalidInput::new("id", id, why));
-            }
         }
         if let Work::Exec(argv) = &self.work
             && argv.first().is_none_or(String::is_empty)

@@ -6,6 +6,7 @@
 //! lock of an active job knows that the owner is gone.
 
 mod attempt;
+mod candidates;
 mod delivery;
 mod observed_leases;
 mod pull;
@@ -32,13 +33,20 @@ pub struct Scheduler {
     in_progress: Arc<Mutex<HashMap<String, CancellationToken>>>,
     /// Lease ends of other replicas' jobs, as the reconciler observed them.
     pub(crate) leases: Arc<observed_leases::ObservedLeases>,
+    claim_positions: Arc<candidates::ClaimPositions>,
 }
 
 impl Scheduler {
     /// A scheduler with these executors.
     #[must_use]
     pub fn new(writer: FencedWriter, works: Executors) -> Self {
-        Self { writer, works, in_progress: Arc::default(), leases: Arc::default() }
+        Self {
+            writer,
+            works,
+            in_progress: Arc::default(),
+            leases: Arc::default(),
+            claim_positions: Arc::default(),
+        }
     }
 
     /// Cancels the work on a job if this replica does it; false if it does not.

@@ -21,12 +21,7 @@ use crate::fenced_writer::FencedWriter;
 use crate::job::{ClaimSeal, Job, Owner, Work};
 use crate::plane::UNAUTHENTICATED;
 use crate::state::JobState;
-use crate::store::{Document, DocumentKind, DocumentQuery};
-
-/// How many jobs one claim looks at. The first ones may be busy, filtered out, or unusable.
-const MAX_CLAIM_CANDIDATES: usize = 1024;
-/// How many jobs are read at once: payloads are large, and the first candidate is usually free.
-const CLAIM_PAGE_SIZE: usize = 16;
+use crate::store::{Document, DocumentScope};
 
 /// A worker's request for a job of a topic.
 #[derive(Clone, Copy)]
@@ -35,6 +30,7 @@ pub struct ClaimRequest<'a> {
     topic: &'a str,
     worker: &'a str,
     principal: Option<&'a str>,
+    scope: Option<&'a DocumentScope>,
     filter: Option<&'a (dyn Fn(&Job) -> bool + Send + Sync)>,
 }
 
@@ -42,13 +38,20 @@ impl<'a> ClaimRequest<'a> {
     /// Any job of the topic, for the worker of this name.
     #[must_use]
     pub fn new(topic: &'a str, worker: &'a str) -> Self {
-        Self { topic, worker, principal: None, filter: None }
+        Self { topic, worker, principal: None, scope: None, filter: None }
     }
 
     /// The authenticated principal of the worker. Only the same one can use the claim.
     #[must_use]
     pub fn principal(mut self, principal: &'a str) -> Self {
         self.principal = Some(principal);
+        self
+    }
+
+    /// Only jobs of this scope. The store leaves the others out, however many there are.
+    #[must_use]
+    pub fn scope(mut self, scope: &'a DocumentScope) -> Self {
+        self.scope = Some(scope);
         self
     }
 
@@ -115,22 +118,14 @@ impl Scheduler {
     /// # Errors
     /// A store did not respond.
     pub async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Option<ClaimedJob>, PlaneError> {
-        let mut query = DocumentQuery {
-            index_key: Some(request.topic.to_owned()),
-            ..DocumentQuery::new(DocumentKind::Job, [JobState::Dispatched.as_str()], CLAIM_PAGE_SIZE)
-        };
-        // By pages: a stranger that holds the locks of the first jobs must not hold up the others.
-        while query.offset < MAX_CLAIM_CANDIDATES {
-            let page = self.writer.call(self.writer.store.list(&query)).await?;
-            for doc in &page {
-                if let Some(claimed) = self.claim_candidate(doc, request).await? {
+        let mut search = self.candidates(request.topic, request.scope);
+        while let Some(page) = search.next_page().await? {
+            for candidate in &page {
+                if let Some(claimed) = self.claim_candidate(candidate, request).await? {
+                    search.end_at(candidate);
                     return Ok(Some(claimed));
                 }
             }
-            if page.len() < CLAIM_PAGE_SIZE {
-                break;
-            }
-            query.offset += page.len();
         }
         Ok(None)
     }

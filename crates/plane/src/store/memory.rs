@@ -11,7 +11,7 @@ use leasehold_core::clock::SharedClock;
 use leasehold_core::store::StoreError;
 
 use super::{
-    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind,
+    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage,
     DocumentQuery, KeySpace, Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse, check_write,
     document_scope,
 };
@@ -36,6 +36,7 @@ struct StoredDocument {
     state: &'static str,
     due: Option<u64>,
     index_key: String,
+    owner: String,
     created: u64,
     updated: u64,
     body: String,
@@ -82,6 +83,7 @@ impl Tables {
             state: entry.state,
             due: None,
             index_key: String::new(),
+            owner: String::new(),
             created: now,
             updated: now,
             body: String::new(),
@@ -90,6 +92,7 @@ impl Tables {
         row.state = entry.state;
         row.due = entry.due_in.map(|ahead| add_to_millis(now, ahead));
         row.index_key.clone_from(&entry.index_key);
+        row.owner.clone_from(&entry.owner);
         row.updated = now;
         row.body.clone_from(&entry.body);
         let version = row.events.len() as u64 + 1;
@@ -128,6 +131,13 @@ impl Tables {
         true
     }
 
+    fn count_owned(&self, write: &WriteRequest, now: u64) -> u64 {
+        let Some(quota) = &write.quota else { return 0 };
+        let mut query = DocumentQuery::new(write.revision.kind, quota.states.iter().copied(), 0);
+        query.owner = Some(write.revision.owner.clone());
+        self.matching(&query, now).count() as u64
+    }
+
     fn matching<'a>(
         &'a self,
         query: &'a DocumentQuery,
@@ -139,6 +149,7 @@ impl Tables {
                 *kind == query.kind
                     && query.states.contains(&row.state)
                     && query.index_key.as_ref().is_none_or(|shelf| *shelf == row.index_key)
+                    && query.owner.as_ref().is_none_or(|owner| *owner == row.owner)
                     && (!query.due_only || row.due.is_some_and(|due| due <= now))
             })
             .map(|((_, id), row)| (id, row))
@@ -180,7 +191,8 @@ impl PlaneStore for MemoryPlane {
         let mark = |(name, _): &(_, _)| tables.fences.get(leasehold_core::Name::as_str(name)).copied();
         let newest = write.fence.as_ref().and_then(mark);
         let key_of = entry.key.as_ref().and_then(|key| tables.find_id_by_key(entry.kind, key));
-        if let Some(answer) = check_write(write, found.as_ref(), newest, key_of) {
+        let owned = tables.count_owned(write, now);
+        if let Some(answer) = check_write(write, found.as_ref(), newest, key_of, owned) {
             return Ok(answer);
         }
         if let Some((name, fence)) = &write.fence {
@@ -201,17 +213,21 @@ impl PlaneStore for MemoryPlane {
         Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
     }
 
-    async fn list(&self, query: &DocumentQuery) -> Result<Vec<Document>, StoreError> {
+    async fn page(&self, query: &DocumentQuery) -> Result<DocumentPage, StoreError> {
         let now = self.now();
         let tables = self.lock();
-        let mut found: Vec<_> = tables.matching(query, now).collect();
-        found.sort_by_key(|(id, row)| (row.due.unwrap_or(u64::MAX), (*id).clone()));
-        Ok(found
-            .into_iter()
-            .skip(query.offset)
-            .take(query.limit)
-            .map(|(id, row)| to_document(id, row, now))
-            .collect())
+        let position = |id: &str, due: Option<u64>| (due.unwrap_or(u64::MAX), id.to_owned());
+        let after = query.after.as_ref().map(|after| position(&after.id, after.due));
+        let mut found: Vec<_> = tables
+            .matching(query, now)
+            .filter(|(id, row)| query.scope.as_ref().is_none_or(|scope| scope.contains(id, &row.index_key)))
+            .map(|(id, row)| (position(id, row.due), row))
+            .filter(|(at, _)| after.as_ref().is_none_or(|after| at > after))
+            .collect();
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let some = found.into_iter().take(query.limit.saturating_add(1));
+        let documents = some.map(|((_, id), row)| to_document(&id, row, now)).collect();
+        Ok(DocumentPage::cut(documents, query.limit))
     }
 
     async fn count(&self, query: &DocumentQuery) -> Result<u64, StoreError> {

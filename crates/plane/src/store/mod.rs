@@ -16,6 +16,7 @@
 
 mod document_key;
 pub mod memory;
+mod query;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]
@@ -32,6 +33,7 @@ use leasehold_core::{Fence, Name};
 
 pub use document_key::DocumentKey;
 pub(crate) use document_key::{KeySpace, document_scope};
+pub use query::{DocumentPage, DocumentPosition, DocumentQuery, DocumentScope};
 pub(crate) use write_rule::{CurrentDocument, check_write};
 
 /// The kinds of documents.
@@ -59,6 +61,16 @@ impl DocumentKind {
             Self::CancelRequest => "signal",
         }
     }
+
+    /// What a quota of this kind counts.
+    const fn counted_as(self) -> &'static str {
+        match self {
+            Self::Job => "jobs that have not ended",
+            Self::Run => "runs that have not ended",
+            Self::Workflow => "workflows",
+            Self::CancelRequest => "cancel requests",
+        }
+    }
 }
 
 /// The next revision of a document: its content after a write.
@@ -74,6 +86,8 @@ pub struct Revision {
     pub due_in: Option<Duration>,
     /// A second search key besides the state: a job's topic, a run's organisation.
     pub index_key: String,
+    /// The principal whose quota it counts against; empty if none.
+    pub owner: String,
     /// The idempotency key of a new document.
     pub key: Option<DocumentKey>,
     /// The remaining fields, as JSON; opaque to the store.
@@ -93,6 +107,8 @@ pub struct WriteRequest {
     pub expected_version: Option<u64>,
     /// The states from which this write is allowed.
     pub allowed_states: Vec<&'static str>,
+    /// For a new document: how many its owner may have.
+    pub quota: Option<OwnerQuota>,
     /// The lock that the caller holds, and its fence; `None` for a local-only hold or a new document.
     pub fence: Option<(Name, Fence)>,
     /// Documents that are created in the same step, unless they exist already.
@@ -110,11 +126,22 @@ impl WriteRequest {
             revision,
             expected_version: None,
             allowed_states: Vec::new(),
+            quota: None,
             fence: None,
             new_documents: Vec::new(),
             messages: Vec::new(),
         }
     }
+}
+
+/// How many documents of one kind an owner may have. Counted in the step that adds one, so that several
+/// daemons on one store share the limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerQuota {
+    /// The states that count.
+    pub states: Vec<&'static str>,
+    /// The most documents in these states.
+    pub limit: u64,
 }
 
 /// The response to a write.
@@ -175,6 +202,14 @@ pub enum WriteRefusal {
         /// The id of that document.
         id: String,
     },
+    /// The owner has as many documents of this kind as it may have.
+    #[error("you have {limit} {}, as many as one identity may have", kind.counted_as())]
+    QuotaReached {
+        /// The kind of the document.
+        kind: DocumentKind,
+        /// The most documents that the owner may have.
+        limit: u64,
+    },
 }
 
 impl WriteRefusal {
@@ -185,7 +220,7 @@ impl WriteRefusal {
             Self::StaleFence { state, .. } => state.as_deref(),
             Self::VersionMismatch { state, .. } | Self::ForbiddenTransition { state, .. } => Some(state),
             // These refusals concern a document that does not exist or another one.
-            Self::Missing | Self::Exists | Self::KeyInUse { .. } => None,
+            Self::Missing | Self::Exists | Self::KeyInUse { .. } | Self::QuotaReached { .. } => None,
         }
     }
 }
@@ -209,37 +244,6 @@ pub struct Document {
     pub body: String,
     /// The store's clock at the read; the other times are compared with this one only.
     pub now: u64,
-}
-
-/// A query for documents, ordered by due time, earliest first.
-#[derive(Debug, Clone)]
-pub struct DocumentQuery {
-    /// Only documents of this kind.
-    pub kind: DocumentKind,
-    /// Only documents in one of these states.
-    pub states: Vec<&'static str>,
-    /// Only documents whose due time has passed.
-    pub due_only: bool,
-    /// Only documents with this index key.
-    pub index_key: Option<String>,
-    /// How many matching documents to skip, for the next page.
-    pub offset: usize,
-    /// The most documents to return.
-    pub limit: usize,
-}
-
-impl DocumentQuery {
-    /// The documents of a kind in these states, whatever their due time and index key.
-    pub fn new(kind: DocumentKind, states: impl IntoIterator<Item = &'static str>, limit: usize) -> Self {
-        Self {
-            kind,
-            states: states.into_iter().collect(),
-            due_only: false,
-            index_key: None,
-            offset: 0,
-            limit,
-        }
-    }
 }
 
 /// One event in a document's history.
@@ -321,10 +325,15 @@ pub trait PlaneStore: Send + Sync + fmt::Debug + 'static {
     /// Applies one write if all its conditions hold.
     async fn write(&self, write: &WriteRequest) -> Result<WriteResponse, StoreError>;
 
-    /// Lists the documents that match a query.
-    async fn list(&self, query: &DocumentQuery) -> Result<Vec<Document>, StoreError>;
+    /// Returns a page of the documents that match a query.
+    async fn page(&self, query: &DocumentQuery) -> Result<DocumentPage, StoreError>;
 
-    /// Counts the documents that match a query. Ignores its `due` condition, offset and limit.
+    /// Lists the documents that match a query: the first page.
+    async fn list(&self, query: &DocumentQuery) -> Result<Vec<Document>, StoreError> {
+        Ok(self.page(query).await?.documents)
+    }
+
+    /// Counts the documents that match a query. Ignores its `due` condition, scope, position and limit.
     async fn count(&self, query: &DocumentQuery) -> Result<u64, StoreError>;
 
     /// The id of the document that was created with an idempotency key. An entry of an earlier version counts

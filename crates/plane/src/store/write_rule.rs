@@ -14,12 +14,14 @@ pub(crate) struct CurrentDocument {
     pub(crate) write_after_expected: Option<String>,
 }
 
-/// Returns the response of a write that must not be applied, or `None` if it must be.
+/// Returns the response of a write that must not be applied, or `None` if it must be. `owned` is the number
+/// of documents that count against the quota of the write.
 pub(crate) fn check_write(
     write: &WriteRequest,
     found: Option<&CurrentDocument>,
     newest: Option<Fence>,
     key_of: Option<String>,
+    owned: u64,
 ) -> Option<WriteResponse> {
     // A repetition is checked first: its fence and version were valid when it was first sent, and may be
     // outdated by now.
@@ -37,18 +39,25 @@ pub(crate) fn check_write(
         (Some(offered), Some(newest)) if offered < newest => {
             Some(WriteRefusal::StaleFence { offered, newest, state })
         }
-        _ => check_version(write, found, key_of),
+        _ => check_version(write, found, key_of, owned),
     };
     refusal.map(WriteResponse::Refused)
+}
+
+fn check_quota(write: &WriteRequest, owned: u64) -> Option<WriteRefusal> {
+    let limit = write.quota.as_ref()?.limit;
+    (owned >= limit).then_some(WriteRefusal::QuotaReached { kind: write.revision.kind, limit })
 }
 
 fn check_version(
     write: &WriteRequest,
     found: Option<&CurrentDocument>,
     key_of: Option<String>,
+    owned: u64,
 ) -> Option<WriteRefusal> {
     match (found, write.expected_version) {
-        (None, None) => key_of.map(|id| WriteRefusal::KeyInUse { id }),
+        // After the key: a repeated submit gets its job, not the quota.
+        (None, None) => key_of.map(|id| WriteRefusal::KeyInUse { id }).or_else(|| check_quota(write, owned)),
         (Some(_), None) => Some(WriteRefusal::Exists),
         (None, Some(_)) => Some(WriteRefusal::Missing),
         (Some(found), Some(expect)) if found.version != expect => {

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, ClockExt};
 
-use super::{change_state, fence, ids, new_document, query, revision, write_applied};
-use crate::store::{DocumentKey, DocumentKind, DocumentQuery, Revision, SharedPlaneStore, WriteRequest};
+use super::{change_state, fence, ids, new_document, query, revision, write_applied, write_refused};
+use crate::store::{
+    DocumentKey, DocumentKind, DocumentQuery, DocumentScope, OwnerQuota, Revision, SharedPlaneStore,
+    WriteRefusal, WriteRequest, WriteResponse,
+};
 
 /// Documents are found by state, index key and due time, the earliest first, and counted.
 pub async fn documents_are_found(store: SharedPlaneStore) {
@@ -52,11 +55,93 @@ pub async fn documents_come_in_pages(store: SharedPlaneStore) {
         write_applied(&*store, &WriteRequest { revision, ..new_document(id) }).await;
     }
     let mut paged = Vec::new();
-    for offset in [0, 3, 6, 9] {
-        let page = DocumentQuery { offset, limit: 3, ..query(&["PENDING", "SCHEDULED"]) };
-        paged.extend(ids(&*store, &page).await);
+    let mut page = DocumentQuery { limit: 3, ..query(&["PENDING", "SCHEDULED"]) };
+    loop {
+        let found = store.page(&page).await.unwrap();
+        paged.extend(found.documents.into_iter().map(|document| document.id));
+        page.after = found.next;
+        if page.after.is_none() {
+            break;
+        }
     }
     assert_eq!(paged, all);
+    // A page that ends with the last document says so.
+    let whole = DocumentQuery { limit: 9, ..query(&["PENDING", "SCHEDULED", "RUNNING"]) };
+    assert_eq!(store.page(&whole).await.unwrap().next, None);
+}
+
+/// A query with a scope finds the documents of that scope, however many others there are, and in pages.
+pub async fn documents_are_found_by_scope(store: SharedPlaneStore) {
+    let mine = ["acme", "acme:1", "acme:b:2"];
+    let others = ["acme2:1", "acm", "acme-x", "x:acme", "default"];
+    for (number, id) in (0..).zip(others.into_iter().chain(mine)) {
+        // The same due time for some, and none for others.
+        let due_in = (number % 2 == 0).then_some(Duration::from_secs(9));
+        let state = if number % 3 == 0 { "SCHEDULED" } else { "PENDING" };
+        let revision = Revision { due_in, ..revision(id, state) };
+        write_applied(&*store, &WriteRequest { revision, ..new_document(id) }).await;
+    }
+    for (id, topic) in [("of-topic", "pay"), ("of-part", "pay:eu"), ("of-other", "payments")] {
+        let revision = Revision { index_key: topic.into(), ..revision(id, "PENDING") };
+        write_applied(&*store, &WriteRequest { revision, ..new_document(id) }).await;
+    }
+    let scope = |ids: &[&str], index_keys: &[&str]| {
+        let owned = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect();
+        Some(DocumentScope { ids: owned(ids), index_keys: owned(index_keys) })
+    };
+    for (scope, expected) in [
+        (scope(&["acme"], &[]), &mine[..]),
+        (scope(&["acme:b"], &[]), &["acme:b:2"]),
+        (scope(&[], &["pay"]), &["of-part", "of-topic"]),
+        (scope(&["acm", "of-topic"], &["pay"]), &["acm", "of-part", "of-topic"]),
+        (scope(&[], &[]), &[]),
+    ] {
+        let mut page = DocumentQuery { scope, limit: 1, ..query(&["PENDING", "SCHEDULED"]) };
+        let (mut found, mut rounds) = (Vec::new(), 0);
+        loop {
+            rounds += 1;
+            assert!(rounds < 20, "{page:?}");
+            let next = store.page(&page).await.unwrap();
+            found.extend(next.documents.into_iter().map(|document| document.id));
+            page.after = next.next;
+            if page.after.is_none() {
+                break;
+            }
+        }
+        found.sort();
+        assert_eq!(found, expected);
+    }
+}
+
+/// An owner has at most as many documents as its quota says; repeated writes are not counted again.
+pub async fn quotas_are_counted_by_owner(store: SharedPlaneStore) {
+    let owned = |id: &'static str, owner: &str| WriteRequest {
+        revision: Revision { owner: owner.into(), ..revision(id, "PENDING") },
+        quota: Some(OwnerQuota { states: vec!["PENDING", "SCHEDULED"], limit: 2 }),
+        ..new_document(id)
+    };
+    let refused = WriteRefusal::QuotaReached { kind: DocumentKind::Job, limit: 2 };
+    for id in ["a", "b"] {
+        write_applied(&*store, &owned(id, "ann")).await;
+    }
+    assert_eq!(write_refused(&*store, &owned("c", "ann")).await, refused);
+    let repeated = store.write(&owned("a", "ann")).await.unwrap();
+    assert!(matches!(repeated, WriteResponse::Applied { repeated: true, .. }), "{repeated:?}");
+    let again = WriteRequest { id: "another".into(), ..owned("a", "ann") };
+    assert_eq!(write_refused(&*store, &again).await, WriteRefusal::Exists);
+    write_applied(&*store, &owned("d", "bob")).await;
+    let mut mine = query(&["PENDING", "SCHEDULED"]);
+    mine.owner = Some("ann".into());
+    assert_eq!(store.count(&mine).await.unwrap(), 2);
+    // A document in another state that counts goes on counting; one that has ended does not.
+    let keep = |write: WriteRequest| WriteRequest {
+        revision: Revision { owner: "ann".into(), ..write.revision.clone() },
+        ..write
+    };
+    write_applied(&*store, &keep(change_state("a", 1, "PENDING", "SCHEDULED"))).await;
+    assert_eq!(write_refused(&*store, &owned("c", "ann")).await, refused);
+    write_applied(&*store, &keep(change_state("b", 1, "PENDING", "CANCELLED"))).await;
+    write_applied(&*store, &owned("c", "ann")).await;
 }
 
 /// Each write makes one event, in order.

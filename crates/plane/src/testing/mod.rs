@@ -20,7 +20,8 @@ pub use conditional_writes::{
     an_idempotency_key_brings_one_document, of_many_writers_one_wins,
 };
 pub use documents::{
-    documents_are_found, documents_come_in_pages, every_write_is_one_event, old_documents_are_forgotten,
+    documents_are_found, documents_are_found_by_scope, documents_come_in_pages, every_write_is_one_event,
+    old_documents_are_forgotten, quotas_are_counted_by_owner,
 };
 pub use keys::{
     engine_keys_are_a_space_of_their_own, keys_count_within_their_scope,
@@ -43,6 +44,7 @@ fn revision(id: &str, state: &'static str) -> Revision {
         state,
         due_in: None,
         index_key: "topic".into(),
+        owner: String::new(),
         key: None,
         body: format!("{{\"of\":\"{id}\"}}"),
         event: format!("{{\"to\":\"{state}\"}}"),
@@ -55,6 +57,7 @@ fn new_document(id: &str) -> WriteRequest {
         revision: revision(id, "PENDING"),
         expected_version: None,
         allowed_states: Vec::new(),
+        quota: None,
         fence: None,
         new_documents: Vec::new(),
         messages: Vec::new(),
@@ -68,6 +71,7 @@ fn change_state(id: &str, seen: u64, from: &'static str, to: &'static str) -> Wr
         revision: revision(id, to),
         expected_version: Some(seen),
         allowed_states: vec![from],
+        quota: None,
         ..new_document(id)
     }
 }
@@ -130,6 +134,7 @@ macro_rules! plane_store_suite {
             a_stale_fence_is_refused, a_repeated_write_changes_nothing, an_idempotency_key_brings_one_document,
             all_of_a_write_or_nothing, mail_comes_until_it_is_acknowledged, mail_goes_to_one_taker,
             of_many_writers_one_wins, documents_are_found, documents_come_in_pages, every_write_is_one_event, old_documents_are_forgotten,
+            documents_are_found_by_scope, quotas_are_counted_by_owner,
             keys_count_within_their_scope, engine_keys_are_a_space_of_their_own,
             keys_of_earlier_versions_count_in_their_scope,
         );

@@ -309,5 +309,6 @@ pub(crate) fn job_of_attempt(run: &Run, step: &str, attempt: u32) -> Option<Job>
     let parent = Parent { run: run.id.clone(), step: step.to_owned(), attempt };
     let mut job = Job::new(id, spec, Some(parent));
     job.submitted_by.clone_from(&run.started_by);
+    job.requesters.clone_from(&run.requesters);
     Some(job)
 }

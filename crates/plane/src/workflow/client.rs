@@ -15,8 +15,8 @@ use crate::job::{DEFAULT_TENANT, check_key, check_tenant_prefix, key_scope};
 use crate::plane::Plane;
 use crate::scheduler::while_held;
 use crate::store::{
-    DocumentEvent, DocumentKey, DocumentKind, DocumentQuery, Revision, WriteRefusal, WriteRequest,
-    WriteResponse,
+    DocumentEvent, DocumentKey, DocumentKind, DocumentPage, DocumentPosition, DocumentQuery, DocumentScope,
+    Revision, WriteRefusal, WriteRequest, WriteResponse,
 };
 
 /// A run to be started.
@@ -85,6 +85,7 @@ impl Plane {
                 state: "ACTIVE",
                 due_in: None,
                 index_key: String::new(),
+                owner: self.owner().unwrap_or_default().to_owned(),
                 key: None,
                 body,
                 event: json!({
@@ -97,6 +98,7 @@ impl Plane {
             let write = WriteRequest {
                 expected_version: there.map(|doc| doc.version),
                 allowed_states: vec!["ACTIVE"],
+                quota: self.quota(DocumentKind::Workflow),
                 ..WriteRequest::new(self.writer.new_id(), revision)
             };
             Ok(self.writer.commit(&hold, write).await?.0)
@@ -125,6 +127,19 @@ impl Plane {
     /// did not respond.
     pub async fn start_run(&self, start: StartRunRequest) -> Result<StartRunResponse, PlaneError> {
         let workflow = self.workflow(&start.workflow).await?;
+        self.start_run_of(workflow, start).await
+    }
+
+    /// Starts a run of this definition, as the caller has read it from the store. The definition's name
+    /// counts, not the one in the request.
+    ///
+    /// # Errors
+    /// The same as for [`start_run`](Self::start_run).
+    pub async fn start_run_of(
+        &self,
+        workflow: Workflow,
+        start: StartRunRequest,
+    ) -> Result<StartRunResponse, PlaneError> {
         let now = self.writer.locks.clock().now();
         // The class may have left the policy file since the workflow was defined.
         self.writer.locks.policies().class(&workflow.class, now)?;
@@ -133,8 +148,12 @@ impl Plane {
         let org = if start.org.is_empty() { DEFAULT_TENANT.to_owned() } else { start.org };
         // The organisation is part of lock names: those of its resources, and of the run.
         Name::new(&org).map_err(|error| InvalidInput::new("org", &org, error.to_string()))?;
-        if let Some(id) = &start.id {
-            check_tenant_prefix("org", &org, id)?;
+        if let Some(id) = &start.id
+            && let Err(refused) = check_tenant_prefix("org", &org, id)
+        {
+            // Earlier versions allowed such ids: a start that is repeated still finds its run.
+            let there = self.writer.find_run(id).await?.ok_or(refused)?;
+            return repeated_id(there, &Run::new(id.clone(), workflow, org, start.input));
         }
         let id = start.id.unwrap_or_else(|| self.writer.new_id_in(&org));
         // Only checks that the id can be part of a lock name; the engine locks the run later.
@@ -150,8 +169,11 @@ impl Plane {
         let revision = Revision { key, ..run_revision(&run, None, &event) };
         let name = format!("start:{}", run.id);
         let message = run_message(&run.id, &name, &json!({"verb": "start"}), Duration::ZERO);
-        let write =
-            WriteRequest { messages: vec![message], ..WriteRequest::new(self.writer.new_id(), revision) };
+        let write = WriteRequest {
+            messages: vec![message],
+            quota: self.quota(DocumentKind::Run),
+            ..WriteRequest::new(self.writer.new_id(), revision)
+        };
         let made = match self.writer.settings.max_runs_per_org {
             Some(limit) => self.admit(&run, write, limit).await,
             None => self.writer.create_document(&write).await,
@@ -159,13 +181,7 @@ impl Plane {
         match made {
             Ok(repeated) => Ok(StartRunResponse { run: self.writer.run(&run.id).await?, repeated }),
             Err(PlaneError::Refused(WriteRefusal::Exists)) => {
-                let there = self.writer.run(&run.id).await?;
-                // A run of another scope is not described to this caller.
-                if there.key_scope() != run.key_scope() {
-                    let what = format!("the id {} is taken; choose another one", run.id);
-                    return Err(PlaneError::Conflict { code: ErrorCode::DifferentRun, what });
-                }
-                repeated_start(there, &run)
+                repeated_id(self.writer.run(&run.id).await?, &run)
             }
             // The store matches keys within one scope only, so this run is the caller's to see.
             Err(PlaneError::Refused(WriteRefusal::KeyInUse { id })) => {
@@ -240,10 +256,28 @@ impl Plane {
     /// # Errors
     /// The store did not respond.
     pub async fn runs(&self, states: &[RunState], limit: usize) -> Result<Vec<Run>, PlaneError> {
+        Ok(self.run_page(states, None, None, limit).await?.documents)
+    }
+
+    /// A page of these runs: only those in the scope, and after the position, if given.
+    ///
+    /// # Errors
+    /// The store did not respond.
+    pub async fn run_page(
+        &self,
+        states: &[RunState],
+        scope: Option<&DocumentScope>,
+        after: Option<DocumentPosition>,
+        limit: usize,
+    ) -> Result<DocumentPage<Run>, PlaneError> {
         let states = if states.is_empty() { &RunState::ALL } else { states };
-        let query = DocumentQuery::new(DocumentKind::Run, states.iter().map(|state| state.as_str()), limit);
-        let docs = self.writer.call(self.writer.store.list(&query)).await?;
-        docs.iter().map(|doc| Ok(Run::read(doc)?)).collect()
+        let query = DocumentQuery {
+            scope: scope.cloned(),
+            after,
+            ..DocumentQuery::new(DocumentKind::Run, states.iter().map(|state| state.as_str()), limit)
+        };
+        let page = self.writer.call(self.writer.store.page(&query)).await?;
+        page.try_map(|doc| Ok(Run::read(doc)?))
     }
 
     /// Requests the cancellation of a run, which the engine performs. A repeated request changes nothing.
@@ -267,6 +301,19 @@ impl Plane {
     /// # Errors
     /// `still_running` or `no_such_step`. Or the run does not exist, or the store did not respond.
     pub async fn rerun(&self, id: &str, from: &str) -> Result<Run, PlaneError> {
+        let run = self.check_rerun(id, from).await?;
+        self.check_run_quota().await?;
+        // The version in the message id: two requests after the same end make one rerun.
+        let name = format!("rerun:{id}:{}", run.version);
+        self.send_to_engine(id, &name, json!({"verb": "rerun", "from": from})).await?;
+        Ok(run)
+    }
+
+    /// Checks that a run can be run again from this step, and changes nothing. Returns the run.
+    ///
+    /// # Errors
+    /// The same as for [`rerun`](Self::rerun).
+    pub async fn check_rerun(&self, id: &str, from: &str) -> Result<Run, PlaneError> {
         let run = self.writer.run(id).await?;
         let refuse = |code, what| Err(PlaneError::Conflict { code, what });
         if run.workflow.step(from).is_none() {
@@ -279,9 +326,6 @@ impl Plane {
         if !run.state.is_terminal() {
             return refuse(ErrorCode::StillRunning, format!("run {id} is {} and not over yet", run.state));
         }
-        // The version in the message id: two requests after the same end make one rerun.
-        let name = format!("rerun:{id}:{}", run.version);
-        self.send_to_engine(id, &name, json!({"verb": "rerun", "from": from})).await?;
         Ok(run)
     }
 
@@ -291,6 +335,16 @@ impl Plane {
         self.writer.call(self.writer.store.send(&message)).await?;
         Ok(())
     }
+}
+
+/// The response to a start whose id a run has already.
+fn repeated_id(there: Run, wanted: &Run) -> Result<StartRunResponse, PlaneError> {
+    // A run of another scope is not described to this caller.
+    if there.key_scope() != wanted.key_scope() {
+        let what = format!("the id {} is taken; choose another one", wanted.id);
+        return Err(PlaneError::Conflict { code: ErrorCode::DifferentRun, what });
+    }
+    repeated_start(there, wanted)
 }
 
 fn repeated_start(there: Run, wanted: &Run) -> Result<StartRunResponse, PlaneError> {

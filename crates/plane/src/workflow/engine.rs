@@ -15,7 +15,8 @@ use crate::cancel_request::{CancelRequest, cancel_request_revision};
 use crate::error::PlaneError;
 use crate::events::PlaneEvent;
 use crate::fenced_writer::{FencedWriter, job_revision, run_lock_name};
-use crate::job::{Job, dispatch_message};
+use crate::job::{Job, add_requester, dispatch_message};
+use crate::plane::UNAUTHENTICATED;
 use crate::scheduler::while_held;
 use crate::state::JobState;
 use crate::store::{Delivery, DocumentKind, Message, Queue, Revision, WriteRefusal, WriteRequest};
@@ -89,9 +90,11 @@ impl Engine {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let run = self.writer.run(id).await?;
             let mut next = run.clone();
-            if order["verb"] == "rerun" {
-                // The jobs of a rerun are submitted by the principal that requested it.
-                next.started_by = order["principal"].as_str().map(str::to_owned);
+            if let ("rerun", Some(principal)) =
+                (order["verb"].as_str().unwrap_or_default(), order["principal"].as_str())
+            {
+                // Beside the one that started it: otherwise a rerun by another one would allow it to decide.
+                add_requester(&mut next.requesters, principal);
             }
             let mut progress = Progress::new(next);
             let inputs =
@@ -204,7 +207,7 @@ impl Engine {
         }
         let submitted = json!({
             "by": writer.holder_name(),
-            "principal": advance.run.started_by,
+            "principal": advance.run.requester(),
             "why": format!("a step of run {}", seen.id),
         });
         let cancel_request = CancelRequest {
@@ -228,6 +231,7 @@ impl Engine {
             revision: run_revision(&advance.run, advance.wake_in, &event),
             expected_version: Some(seen.version),
             allowed_states: advance.run.state.predecessors(),
+            quota: None,
             fence: None,
             new_documents: also,
             messages: send,
@@ -254,6 +258,7 @@ pub(crate) fn run_revision(run: &Run, due_in: Option<Duration>, event: &Value) -
         state: run.state.as_str(),
         due_in,
         index_key: run.org.clone(),
+        owner: run.requester().filter(|by| *by != UNAUTHENTICATED).unwrap_or_default().to_owned(),
         key: None,
         body: serde_json::to_string(run).unwrap_or_default(),
         event: event.to_string(),
@@ -293,6 +298,15 @@ impl FencedWriter {
         let doc = self.call(self.store.read(DocumentKind::Run, id)).await?;
         let doc = doc.ok_or_else(|| PlaneError::NotFound { kind: "run", id: id.to_owned() })?;
         Ok(Run::read(&doc)?)
+    }
+
+    /// Reads a run that may not exist.
+    pub(crate) async fn find_run(&self, id: &str) -> Result<Option<Run>, PlaneError> {
+        match self.run(id).await {
+            Ok(run) => Ok(Some(run)),
+            Err(PlaneError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads a job that may not exist.

@@ -157,9 +157,13 @@ pub struct Run {
     pub workflow: Workflow,
     /// The organisation it belongs to.
     pub org: String,
-    /// The principal that started it, or last ran it again; none for runs of versions before principals.
+    /// The principal that started it; none for runs of versions before principals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_by: Option<String>,
+    /// The principals that ran it again, the latest last. They may decide about its jobs as little as the
+    /// one that started it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requesters: Vec<String>,
     /// Input given at the start; each job without its own payload gets it.
     pub input: Value,
     /// The progress of each step, by step id.
@@ -181,6 +185,7 @@ impl Run {
             workflow,
             org,
             started_by: None,
+            requesters: Vec::new(),
             input,
             steps,
         }
@@ -210,9 +215,12 @@ impl Run {
     /// The job id of one attempt of a step. The same attempt always has the same id.
     #[must_use]
     pub fn job_id(&self, step: &str, attempt: u32) -> String {
-        // A step that began under an earlier version keeps the id that its job was made with.
-        let begun = self.steps.get(step).filter(|begun| begun.attempt == attempt);
-        let id = begun.and_then(|begun| begun.job.clone());
-        id.unwrap_or_else(|| step_job_id(&self.id, step, attempt))
+        step_job_id(&self.id, step, attempt)
+    }
+
+    /// The principal that requested it last: its jobs are made on behalf of that one.
+    #[must_use]
+    pub fn requester(&self) -> Option<&str> {
+        self.requesters.last().or(self.started_by.as_ref()).map(String::as_str)
     }
 }

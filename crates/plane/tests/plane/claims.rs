@@ -4,9 +4,10 @@ use leasehold_core::Fence;
 use leasehold_plane::approval::DecisionRequest;
 use leasehold_plane::job::Owner;
 use leasehold_plane::scheduler::{Claim, ClaimRequest, ClaimedJob};
-use leasehold_plane::store::{DocumentKind, PlaneStore, Revision, WriteRequest};
+use leasehold_plane::store::{DocumentKind, DocumentScope, PlaneStore, Revision, WriteRequest};
 use leasehold_plane::view::{EventView, JobView};
 use leasehold_plane::work::Executors;
+use leasehold_plane::workflow::{StartRunRequest, parse};
 use leasehold_plane::{Job, JobSpec, JobState, Plane, Settings};
 use leasehold_wire::Secret;
 use serde_json::{Value, json};
@@ -119,6 +120,9 @@ async fn finding_05_a_decision_names_the_snapshot_that_was_seen() {
     let seen = plane.job("j").await.unwrap().snapshot();
     let repaired = decide(&plane, "j", &seen, "repair").await.unwrap();
     assert_eq!(decide(&plane, "j", &seen, "approve").await.unwrap_err(), "stale_snapshot");
+    let stale = DecisionRequest { by: "ann".into(), reason: "seen".into(), snapshot: seen };
+    let told = plane.approve("j", &stale).await.unwrap_err().to_string();
+    assert!(!told.contains(&repaired.snapshot()), "the refusal hands out the snapshot: {told}");
     decide(&plane, "j", &repaired.snapshot(), "approve").await.unwrap();
 }
 
@@ -151,6 +155,56 @@ async fn finding_05_a_submitter_cannot_decide_about_its_own_job() {
     decide(&plane, "l", &seen, "approve").await.unwrap();
     let event = last_event(&plane, "l").await;
     assert_eq!((&event["principal"], &event["self_approval"]), (&json!("unauthenticated"), &Value::Null));
+}
+
+/// A retry by another caller must not make that one, or the submitter, a person who may decide.
+#[tokio::test(start_paused = true)]
+async fn finding_05_a_retry_by_another_does_not_allow_the_submitter_to_decide() {
+    let fixture = Fixture::new();
+    let parts = fixture.replica_parts("a", Executors::default());
+    let as_ = |who: &str| parts.plane.acting_for(who);
+    let dying = JobSpec { attempts: 1, ..asking("team:j") };
+    let mut snapshot = as_("ann").submit(dying).await.unwrap().job.snapshot();
+    let mut id = "team:j".to_owned();
+    // Two retries: all that requested it are kept.
+    for (decides, retries) in [("dan", "bob"), ("dan", "carl")] {
+        decide(&as_(decides), &id, &snapshot, "approve").await.unwrap();
+        parts.deliver_due().await;
+        let claimed = claim(&parts, "w").await;
+        parts.scheduler.report(&claimed.claim, Err("broken".into())).await.unwrap();
+        let again = as_(retries).replay(&id).await.unwrap().job;
+        assert_eq!(again.submitted_by.as_deref(), Some("ann"));
+        (id, snapshot) = (again.id.clone(), again.snapshot());
+        for who in ["ann", retries] {
+            let refused = decide(&as_(who), &id, &snapshot, "approve").await.unwrap_err();
+            assert_eq!(refused, "self_approval", "{who}");
+        }
+    }
+    assert_eq!(decide(&as_("bob"), &id, &snapshot, "approve").await.unwrap_err(), "self_approval");
+    decide(&as_("dan"), &id, &snapshot, "approve").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn finding_05_a_rerun_by_another_does_not_allow_the_starter_to_decide() {
+    let fixture = Fixture::new();
+    let parts = fixture.replica_parts("a", Executors::default());
+    let as_ = |who: &str| parts.plane.acting_for(who);
+    let text = "name = \"w\"\n[[step]]\nid = \"ask\"\napproval = \"go?\"\n";
+    parts.plane.apply_workflow(&parse("w", text).unwrap()).await.unwrap();
+    let start = StartRunRequest { workflow: "w".into(), id: Some("r".into()), ..StartRunRequest::default() };
+    as_("ann").start_run(start).await.unwrap();
+    while parts.deliver_due().await > 0 {}
+    let seen = parts.plane.job("r.ask.1").await.unwrap().snapshot();
+    decide(&as_("dan"), "r.ask.1", &seen, "reject").await.unwrap();
+    while parts.deliver_due().await > 0 {}
+    as_("bob").rerun("r", "ask").await.unwrap();
+    while parts.deliver_due().await > 0 {}
+    let asked = parts.plane.job("r.ask.2").await.unwrap();
+    for who in ["ann", "bob"] {
+        let refused = decide(&as_(who), "r.ask.2", &asked.snapshot(), "approve").await.unwrap_err();
+        assert_eq!(refused, "self_approval", "{who}");
+    }
+    decide(&as_("dan"), "r.ask.2", &asked.snapshot(), "approve").await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,6 +241,50 @@ async fn finding_11_filtered_jobs_do_not_hide_the_others() {
     assert!(parts.scheduler.claim(&request).await.unwrap().is_none());
 }
 
+/// More jobs than a claim looks at are of no use to the worker; the one that is comes after all of them.
+#[tokio::test(start_paused = true)]
+async fn finding_11_every_candidate_is_reached_across_claims() {
+    let fixture = Fixture::new();
+    let settings = Settings { claim_candidates: 8, ..Fixture::settings() };
+    let parts = fixture.replica_parts_with("a", Executors::default(), settings);
+    for number in 0..40 {
+        parts.plane.submit(pull_job(&format!("evil:{number:02}"))).await.unwrap();
+    }
+    parts.plane.submit(pull_job("ours:1")).await.unwrap();
+    parts.plane.submit(pull_job("ours:2")).await.unwrap();
+    while parts.deliver_due().await > 0 {}
+    let scope = DocumentScope { ids: vec!["ours".into()], index_keys: Vec::new() };
+    let limited = ClaimRequest::new("work", "w").scope(&scope);
+    let first = parts.scheduler.claim(&limited).await.unwrap().unwrap();
+    assert!(first.job.id.starts_with("ours:"), "the store leaves the others out: {}", first.job.id);
+    // With a filter that only the claim knows, as for locks that a stranger holds.
+    let ours = |job: &Job| job.id.starts_with("ours:");
+    let filtered = ClaimRequest::new("work", "w").filter(&ours);
+    let mut claims = 0;
+    let second = loop {
+        claims += 1;
+        assert!(claims < 20, "the job is never reached");
+        if let Some(claimed) = parts.scheduler.claim(&filtered).await.unwrap() {
+            break claimed;
+        }
+    };
+    assert!(claims > 1 && second.job.id.starts_with("ours:"), "{claims} {}", second.job.id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finding_11_a_run_follows_the_definition_that_was_checked() {
+    let fixture = Fixture::new();
+    let plane = fixture.replica_parts("a", Executors::default()).plane;
+    let text = |topic: &str| format!("name = \"w\"\n[[step]]\nid = \"a\"\npull = \"{topic}\"\n");
+    let checked = parse("w", &text("ours")).unwrap();
+    plane.apply_workflow(&checked).await.unwrap();
+    // Another version is stored between the check and the start.
+    plane.apply_workflow(&parse("w", &text("theirs")).unwrap()).await.unwrap();
+    let start = StartRunRequest { workflow: "w".into(), ..StartRunRequest::default() };
+    let run = plane.start_run_of(checked.clone(), start).await.unwrap().run;
+    assert_eq!(run.workflow, checked);
+}
+
 #[tokio::test(start_paused = true)]
 async fn finding_11_a_job_that_cannot_be_used_is_skipped() {
     let fixture = Fixture::new();
@@ -199,6 +297,7 @@ async fn finding_11_a_job_that_cannot_be_used_is_skipped() {
             state: "DISPATCHED",
             due_in: Some(std::time::Duration::ZERO),
             index_key: "work".into(),
+            owner: String::new(),
             key: None,
             body,
             event: "{}".into(),

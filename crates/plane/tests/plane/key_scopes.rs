@@ -56,6 +56,7 @@ async fn write_as_before(store: &dyn PlaneStore, kind: DocumentKind, id: &str, k
         state: "PENDING",
         due_in: None,
         index_key: "work".into(),
+        owner: String::new(),
         key: Some(DocumentKey::unscoped(key)),
         body,
         event: "{}".into(),
@@ -122,8 +123,9 @@ async fn finding_03_the_key_of_a_replay_cannot_be_taken() {
     let fixture = Fixture::new();
     let parts = fixture.replica_parts("a", Executors::default());
     let plane = &parts.plane;
-    plane.submit(keyed("evil:r", "replay:victim:pay")).await.unwrap();
-    plane.cancel("evil:r", "not now").await.unwrap();
+    // In the scope of the replay itself: only the space of the key tells the two apart.
+    plane.submit(keyed("victim:r", "replay:victim:pay")).await.unwrap();
+    plane.cancel("victim:r", "not now").await.unwrap();
     plane.submit(JobSpec { attempts: 1, ..pull_job("victim:pay") }).await.unwrap();
     parts.deliver_due().await;
     let claimed = parts.scheduler.claim(&ClaimRequest::new("work", "w")).await.unwrap().unwrap();
@@ -162,6 +164,11 @@ async fn finding_03_an_id_of_another_scope_is_a_conflict_without_details() {
     let old = Job::new("nightly".into(), of_tenant("acme", pull_job("nightly")), None);
     let body = serde_json::to_string(&old).unwrap();
     write_as_before(&*fixture.memory, DocumentKind::Job, "nightly", "k", body).await;
+    // A repeated submit of that job finds it, although a new one could not have its id.
+    let again = plane.submit(of_tenant("acme", pull_job("nightly"))).await.unwrap();
+    assert!(again.repeated && again.job.id == "nightly");
+    let other = JobSpec { topic: "other".into(), ..of_tenant("acme", pull_job("nightly")) };
+    assert_eq!(plane.submit(other).await.unwrap_err().code().as_str(), "different_job");
     let refused = plane.submit(pull_job("nightly")).await.unwrap_err();
     assert_eq!(refused.code().as_str(), "different_job");
     let text = refused.to_string();

@@ -136,7 +136,7 @@ async fn a_lost_message_of_a_workflow_step_is_sent_again() {
     parts.plane.start_run(start).await.unwrap();
     parts.deliver_due().await;
     let lost = lose_due_messages(&fixture).await;
-    assert_eq!(lost, ["go:r.s~1:0"]);
+    assert_eq!(lost, ["go:r.s.1:0"]);
     fixture.pass(replay_age(&parts) + Duration::from_secs(1)).await;
     tick(&parts).await;
     assert_eq!(lose_due_messages(&fixture).await, lost);

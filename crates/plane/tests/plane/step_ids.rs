@@ -28,6 +28,7 @@ async fn plant(fixture: &Fixture, kind: DocumentKind, id: &str, state: &'static 
         state,
         due_in: None,
         index_key: "work".into(),
+        owner: String::new(),
         key: None,
         body,
         event: "{}".into(),
@@ -56,15 +57,26 @@ async fn finding_04_callers_cannot_use_the_ids_of_steps() {
     let parts = fixture.replica_parts("a", Executors::default());
     start_run(&parts).await;
     let step = parts.plane.run("R1").await.unwrap().steps["build"].job.clone().unwrap();
-    for id in [step.as_str(), "R2.build~1", "R1.ask~1", "x~0", "~7"] {
+    assert_eq!(step, "R1.build.1");
+    for id in ["R2.build.1", "R1.ask.1", "acme:r.x.y.007"] {
         match parts.plane.submit(pull_job(id)).await.unwrap_err() {
-            PlaneError::Invalid(invalid) => assert_eq!(invalid.field, "id"),
+            PlaneError::Invalid(invalid) => {
+                assert_eq!(invalid.field, "id");
+                assert!(invalid.to_string().contains("RUN.STEP.NUMBER"), "{invalid}");
+            }
             other => panic!("{id}: {other}"),
         }
     }
-    for id in ["backup.2026.11", "R1.build.1", "v1.2.3", "a~b", "a~", "~"] {
+    // The step's own job is not described: it is no submit's.
+    let taken = parts.plane.submit(pull_job(&step)).await.unwrap_err();
+    assert_eq!(taken.code().as_str(), "different_job");
+    for id in ["backup.2026.11", "R1.build.x", "R1.build.", ".build.1", "R1..1", "v1.2.3", "a~1"] {
         assert!(!parts.plane.submit(pull_job(id)).await.unwrap().repeated, "{id}");
     }
+    // Earlier versions allowed such ids: a retried submit of such a job still finds it.
+    let old = serde_json::to_string(&Job::new("old.job.1".into(), pull_job("old.job.1"), None)).unwrap();
+    plant(&fixture, DocumentKind::Job, "old.job.1", "PENDING", old).await;
+    assert!(parts.plane.submit(pull_job("old.job.1")).await.unwrap().repeated);
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,14 +87,14 @@ async fn finding_04_a_job_that_was_there_before_fails_the_step() {
         for state in ["SUCCEEDED", "PENDING"] {
             let fixture = Fixture::new();
             let parts = fixture.replica_parts("a", Executors::default());
-            let body = job_body("R1.build~1", foreign.clone());
-            plant(&fixture, DocumentKind::Job, "R1.build~1", state, body).await;
+            let body = job_body("R1.build.1", foreign.clone());
+            plant(&fixture, DocumentKind::Job, "R1.build.1", state, body).await;
             start_run(&parts).await;
             let run = parts.plane.run("R1").await.unwrap();
             assert_eq!(run.state, RunState::Failed, "{foreign:?} {state}");
             let (build, ask) = (&run.steps["build"], &run.steps["ask"]);
             assert_eq!((build.status, ask.status), (StepStatus::Failed, StepStatus::Skipped));
-            assert!(build.why.as_ref().unwrap().contains("R1.build~1"), "{build:?}");
+            assert!(build.why.as_ref().unwrap().contains("R1.build.1"), "{build:?}");
             assert!(parts.plane.approvals(10).await.unwrap().is_empty(), "nobody is asked");
         }
     }
@@ -108,7 +120,9 @@ async fn finding_04_runs_in_progress_keep_their_steps_and_take_no_others() {
     let parts = fixture.replica_parts("a", Executors::default());
     let run = old_run(&fixture, &parts, Some(parent("R1", "build", 1))).await;
     assert_eq!(run.steps["build"].status, StepStatus::Done);
-    assert_eq!(run.steps["ask"].job.as_deref(), Some("R1.ask~1"));
+    assert_eq!(run.steps["ask"].job.as_deref(), Some("R1.ask.1"));
+    // A replica of an earlier version computes the same id, so the step is never done twice.
+    assert_eq!(run.job_id("build", 1), "R1.build.1");
     let fixture = Fixture::new();
     let parts = fixture.replica_parts("a", Executors::default());
     let run = old_run(&fixture, &parts, None).await;

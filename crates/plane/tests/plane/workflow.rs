@@ -93,7 +93,7 @@ async fn a_run_goes_through_its_graph() {
     let took = fixture.clock.now().since(from);
     assert!((30.0..33.0).contains(&took.as_secs_f64()), "{took:?}");
     assert_eq!(run.steps["ship"].status, StepStatus::Waiting);
-    parts.plane.approve("r.ask~1", &decision_on(&parts, "r.ask~1").await).await.unwrap();
+    parts.plane.approve("r.ask.1", &decision_on(&parts, "r.ask.1").await).await.unwrap();
     let run = until_run(&fixture, &parts, |run| run.state.is_terminal()).await;
     assert_eq!(run.state, RunState::Succeeded);
     // One job per step with work, each with its own key.
@@ -109,7 +109,7 @@ async fn a_failed_step_ends_the_run_and_it_can_be_rerun_from_there() {
     start_diamond(&parts, "workflow", true).await;
     let replica = parts.replica(executors());
     until_run(&fixture, &parts, |run| run.steps["ask"].status == StepStatus::Running).await;
-    parts.plane.approve("r.ask~1", &decision_on(&parts, "r.ask~1").await).await.unwrap();
+    parts.plane.approve("r.ask.1", &decision_on(&parts, "r.ask.1").await).await.unwrap();
     let run = until_run(&fixture, &parts, |run| run.state.is_terminal()).await;
     assert_eq!((run.state, run.steps["ship"].status), (RunState::Failed, StepStatus::Failed));
     assert!(run.steps["ship"].why.as_ref().unwrap().contains("as it was told"));
@@ -126,7 +126,7 @@ async fn a_failed_step_ends_the_run_and_it_can_be_rerun_from_there() {
         queue: leasehold_plane::store::Queue::Runs,
         id: "late".into(),
         document_id: "r".into(),
-        body: json!({"verb": "result", "step": "ship", "attempt": 1, "job": "r.ship~1"}).to_string(),
+        body: json!({"verb": "result", "step": "ship", "attempt": 1, "job": "r.ship.1"}).to_string(),
         due_in: Duration::ZERO,
     };
     use leasehold_plane::store::PlaneStore;
@@ -146,12 +146,12 @@ async fn a_rejected_step_fails_and_a_cancelled_run_stops_its_jobs() {
     parts.plane.cancel_run("r", "changed our minds").await.unwrap();
     let run = until_run(&fixture, &parts, |run| run.state.is_terminal()).await;
     assert_eq!((run.state, run.steps["ship"].status), (RunState::Cancelled, StepStatus::Cancelled));
-    fixture.wait_for_state_within(&parts, "r.ask~1", JobState::Cancelled, Duration::from_secs(3)).await;
+    fixture.wait_for_state_within(&parts, "r.ask.1", JobState::Cancelled, Duration::from_secs(3)).await;
     assert_eq!(parts.plane.cancel_run("r", "again").await.unwrap_err().code().as_str(), "terminal");
     parts.plane.rerun("r", "ask").await.unwrap();
     until_run(&fixture, &parts, |run| run.steps["ask"].attempt == 2).await;
-    fixture.until(&parts, "r.ask~2", JobState::ApprovalRequired).await;
-    parts.plane.reject("r.ask~2", &decision_on(&parts, "r.ask~2").await).await.unwrap();
+    fixture.until(&parts, "r.ask.2", JobState::ApprovalRequired).await;
+    parts.plane.reject("r.ask.2", &decision_on(&parts, "r.ask.2").await).await.unwrap();
     let run = until_run(&fixture, &parts, |run| run.state.is_terminal()).await;
     assert_eq!((run.state, run.steps["ship"].status), (RunState::Failed, StepStatus::Skipped));
     drop(replica);
@@ -164,7 +164,7 @@ async fn a_repeated_result_is_ignored_and_counted() {
     start_diamond(&parts, "workflow-critical", false).await;
     parts.deliver_due().await; // start
     parts.deliver_due().await; // build, and its result
-    let order = json!({"verb": "result", "step": "build", "attempt": 1, "job": "r.build~1"});
+    let order = json!({"verb": "result", "step": "build", "attempt": 1, "job": "r.build.1"});
     let hold = parts.plane.locks().class("workflow-critical").acquire("run:r").await.unwrap().held().unwrap();
     let before = parts.engine.advance(&hold, "r", &order).await.unwrap();
     assert_eq!(before.steps["build"].status, StepStatus::Done);
@@ -232,7 +232,7 @@ async fn while_the_lock_store_is_down_workflow_goes_on_and_is_counted() {
             history.iter().filter(|event| event.body.contains("\"to\":\"SUCCEEDED\"")).count()
         }
     };
-    assert_eq!((ends("r.build~1").await, ends("r.left~1").await), (1, 1));
+    assert_eq!((ends("r.build.1").await, ends("r.left.1").await), (1, 1));
     drop(replica);
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use leasehold::policy::Origin;
+use leasehold::policy::{ChangeKind, Origin};
 use leasehold_wire::{
     ClassValueView, ClassView, ErrorCode, PolicyChangeList, PolicyChangeView, PolicyList, PolicyOverride,
     Problem, millis,
@@ -15,6 +15,7 @@ use crate::api::document::{Caller, JsonBody};
 use crate::api::error_responses::NoSuchClass;
 use crate::api::history::state_db_unavailable;
 use crate::api::problem::Refusal;
+use crate::auth::{Principal, Right, Target};
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
 use crate::state::record::format_micros;
@@ -26,9 +27,12 @@ use crate::state::record::format_micros;
     get, path = "/v1/policies", tag = "policies", operation_id = "listPolicies",
     responses((status = 200, description = "All classes", body = PolicyList)),
 )]
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<JsonBody<PolicyList>, Refusal> {
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(who): Caller,
+) -> Result<JsonBody<PolicyList>, Refusal> {
     let names = app.locks.policies().classes();
-    let classes = names.iter().map(|name| class_view(&app, name)).collect::<Result<_, _>>()?;
+    let classes = names.iter().map(|name| class_view(&app, &who, name)).collect::<Result<_, _>>()?;
     Ok(JsonBody(PolicyList { classes }))
 }
 
@@ -43,10 +47,37 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<JsonBody<PolicyL
 )]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
+    Caller(who): Caller,
     Path(class): Path<String>,
 ) -> Result<JsonBody<ClassView>, Refusal> {
     require_class(&app, &class)?;
-    class_view(&app, &class).map(JsonBody)
+    class_view(&app, &who, &class).map(JsonBody)
+}
+
+/// Whether the caller sees who changed a class, and why. Classes are the daemon's, so every reader of some
+/// names may see their values; the reasons are free text of operators.
+fn sees_reasons(who: &Principal) -> bool {
+    who.may(Right::Read, &Target::Daemon)
+}
+
+const CHANGE_KINDS: [ChangeKind; 7] = [
+    ChangeKind::Set,
+    ChangeKind::Cleared,
+    ChangeKind::Reverted,
+    ChangeKind::Reloaded,
+    ChangeKind::Added,
+    ChangeKind::Removed,
+    ChangeKind::Escalated,
+];
+
+/// The text of a change without its actor and reason.
+fn without_reason(change: &str) -> String {
+    let kinds = CHANGE_KINDS.iter().map(|kind| kind.as_str());
+    let places = kinds.filter_map(|kind| Some((change.find(&format!(" ({kind}: "))?, kind)));
+    match places.min() {
+        Some((at, kind)) => format!("{} ({kind})", change.get(..at).unwrap_or_default()),
+        None => change.to_owned(),
+    }
 }
 
 fn require_class(app: &App, class: &str) -> Result<(), Refusal> {
@@ -56,12 +87,15 @@ fn require_class(app: &App, class: &str) -> Result<(), Refusal> {
     }
 }
 
-fn class_view(app: &App, class: &str) -> Result<ClassView, Refusal> {
+fn class_view(app: &App, who: &Principal, class: &str) -> Result<ClassView, Refusal> {
     let resolved = app.locks.policies().explain(class, app.clock.now())?;
     let value = |[field, value, origin]: [String; 3]| {
-        let reverts_in_ms = match resolved.origins.get(&field) {
-            Some(Origin::Override { until, .. }) => Some(millis(until.since(resolved.at))),
-            _ => None,
+        let (reverts_in_ms, origin) = match resolved.origins.get(&field) {
+            Some(Origin::Override { until, .. }) => {
+                let origin = if sees_reasons(who) { origin } else { "override".to_owned() };
+                (Some(millis(until.since(resolved.at))), origin)
+            }
+            _ => (None, origin),
         };
         ClassValueView { field, value, origin, reverts_in_ms }
     };
@@ -128,12 +162,16 @@ pub(crate) async fn clear(
 
 /// Read what changed
 ///
-/// Every change of every class, by an operator, a file or an expired override.
+/// Every change of every class, by an operator, a file or an expired override. Who made it and why is shown to
+/// callers with `read:*`.
 #[utoipa::path(
     get, path = "/v1/policy-history", tag = "policies", operation_id = "readPolicyHistory",
     responses((status = 200, description = "Newest first, at most a thousand", body = PolicyChangeList)),
 )]
-pub(crate) async fn history(State(app): State<Arc<App>>) -> Result<JsonBody<PolicyChangeList>, Refusal> {
+pub(crate) async fn history(
+    State(app): State<Arc<App>>,
+    Caller(who): Caller,
+) -> Result<JsonBody<PolicyChangeList>, Refusal> {
     let changes = app
         .state_db
         .read(|db| {
@@ -149,7 +187,11 @@ pub(crate) async fn history(State(app): State<Arc<App>>) -> Result<JsonBody<Poli
             rows.collect()
         })
         .await;
-    changes.map(|changes| JsonBody(PolicyChangeList { changes })).map_err(state_db_unavailable)
+    let mut changes: Vec<PolicyChangeView> = changes.map_err(state_db_unavailable)?;
+    if !sees_reasons(&who) {
+        changes.iter_mut().for_each(|change| change.change = without_reason(&change.change));
+    }
+    Ok(JsonBody(PolicyChangeList { changes }))
 }
 
 /// Refuses an admin action whose audit line is not on the disk.

@@ -28,14 +28,24 @@ const LOST: &[(&str, Right, &str, &str)] = &[
     ("workflow", Right::Admin, "define steps for every topic", "submit:topic"),
 ];
 
-/// One warning for each grant of this principal that allows less than in an earlier version. A principal
-/// with one of the newer rights was looked at since, so nothing is said about it.
+/// One warning for each grant of this principal that allows less than in an earlier version, unless a grant of
+/// one of the newer rights has the same scope: the owner of the file has looked at that one since. And one for
+/// each grant that allows nothing: an earlier version has accepted it, so the daemon still starts.
 pub(crate) fn warnings(who: &Principal) -> Vec<String> {
+    let lost = who.grants().iter().filter(|grant| !is_renewed(who, grant));
+    let lost = lost.filter_map(|grant| warning(who.id(), grant));
+    let idle = who.grants().iter().filter_map(|grant| grant.check_kind().err());
+    lost.chain(idle.map(|refused| format!("of {}: {refused}", who.id()))).collect()
+}
+
+/// Whether a grant of a newer right replaces what this one has lost.
+fn is_renewed(who: &Principal, old: &Grant) -> bool {
     let newer = [Right::Submit, Right::Work, Right::Approve, Right::Define, Right::Command];
-    if who.grants().iter().any(|grant| newer.contains(&grant.right)) {
-        return Vec::new();
-    }
-    who.grants().iter().filter_map(|grant| warning(who.id(), grant)).collect()
+    who.grants().iter().filter(|grant| newer.contains(&grant.right)).any(|grant| match old.right {
+        // `admin` lost topics, whatever its own scope is.
+        Right::Admin => grant.right == Right::Submit && grant.scope.covers_namespace("topic"),
+        _ => grant.scope.includes(&old.scope),
+    })
 }
 
 fn warning(id: &str, grant: &Grant) -> Option<String> {
@@ -78,8 +88,33 @@ mod tests {
 
     #[test]
     fn nothing_is_said_about_grants_that_lost_nothing() {
-        for grants in [&["admin:*"][..], &["hold:deploy", "read:job"], &["hold:job", "work:topic:pay"], &[]] {
+        for grants in [
+            &["admin:*"][..],
+            &["hold:deploy", "read:job"],
+            &["hold:job:acme", "work:job:acme"],
+            &["hold:job:acme", "submit:job"],
+            &["admin:job", "submit:topic"],
+            &[],
+        ] {
             assert_eq!(warned(grants), [""; 0], "{grants:?}");
         }
+    }
+
+    #[test]
+    fn a_newer_right_on_another_scope_hides_no_warning() {
+        for grants in [
+            &["hold:job", "work:topic:pay"][..],
+            &["hold:job", "work:job:acme"],
+            &["hold:job:acme", "submit:job:acme2"],
+            &["admin:job", "submit:topic:pay"],
+        ] {
+            assert_eq!(warned(grants).len(), 1, "{grants:?}");
+        }
+    }
+
+    #[test]
+    fn a_grant_that_allows_nothing_is_named() {
+        let warned = warned(&["submit:deploy", "hold:deploy"]);
+        assert!(warned.len() == 1 && warned[0].contains("submit:deploy"), "{warned:?}");
     }
 }

@@ -7,6 +7,9 @@ use leasehold::{InvalidInput, Name};
 
 use super::{Right, Scope};
 
+/// The kinds of names of the control plane.
+const KINDS: [&str; 6] = ["job", "run", "topic", "workflow", "org", "res"];
+
 /// A right on a scope. The scope's first segment is a kind of the control plane (`job`, `run`, `topic`,
 /// `workflow`, `org`, `res`) or a namespace of locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +26,27 @@ impl Grant {
     #[must_use]
     pub fn everything() -> Self {
         Self { right: Right::Admin, scope: Scope::everything() }
+    }
+
+    /// Checks that the right exists for names of the scope: some rights are for the control plane only.
+    ///
+    /// # Errors
+    /// The scope names no kind of the control plane, so the grant would allow nothing.
+    pub fn check_kind(&self) -> Result<(), InvalidInput> {
+        let for_plane = matches!(
+            self.right,
+            Right::Submit | Right::Work | Right::Approve | Right::Define | Right::Command
+        );
+        let known = self.scope.is_everything() || KINDS.iter().any(|kind| self.scope.meets_namespace(kind));
+        if !for_plane || known {
+            return Ok(());
+        }
+        let kinds = KINDS.join(", ");
+        let why = format!(
+            "allows nothing: {} is for `*` or for a scope that begins with {kinds}, e.g. {}:job:acme",
+            self.right, self.right
+        );
+        Err(InvalidInput::new("grant", self.to_string(), why))
     }
 
     /// Whether this grant gives `right` on `name`.
@@ -67,6 +91,21 @@ mod tests {
                 let grant: Grant = text.parse().unwrap();
                 assert_eq!((grant.right, grant.to_string()), (right, text));
             }
+        }
+    }
+
+    #[test]
+    fn a_right_of_the_plane_needs_a_kind_of_the_plane() {
+        let checked = |text: &str| text.parse::<Grant>().unwrap().check_kind();
+        for right in ["submit", "work", "approve", "define", "command"] {
+            for scope in ["*", "job", "job:acme", "topic:pay", "res:t1:gpu"] {
+                checked(&format!("{right}:{scope}")).unwrap();
+            }
+            let refused = checked(&format!("{right}:deploy")).unwrap_err().to_string();
+            assert!(KINDS.iter().all(|kind| refused.contains(kind)), "{refused}");
+        }
+        for text in ["hold:deploy", "read:jobs", "admin:deploy"] {
+            checked(text).unwrap();
         }
     }
 

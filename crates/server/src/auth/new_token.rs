@@ -21,7 +21,7 @@ impl NewToken {
     /// Makes a token with a secret of 256 random bits.
     ///
     /// # Errors
-    /// The id contains characters that are not allowed, or is reserved.
+    /// The id contains characters that are not allowed, or is reserved. Or a grant allows nothing.
     pub fn make(
         id: &str,
         grants: &[Grant],
@@ -29,6 +29,7 @@ impl NewToken {
         random: &dyn Random,
     ) -> Result<Self, String> {
         check_id(id)?;
+        grants.iter().try_for_each(Grant::check_kind).map_err(|refused| refused.to_string())?;
         let secret = make_secret(random);
         let hash: String =
             Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();

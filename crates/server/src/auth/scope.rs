@@ -39,6 +39,12 @@ impl Scope {
             .all(|(mine, theirs)| mine.map(String::as_str) == theirs)
     }
 
+    /// Whether every name that `other` covers is covered by this scope too.
+    #[must_use]
+    pub fn includes(&self, other: &Self) -> bool {
+        other.0.starts_with(&self.0)
+    }
+
     /// Whether the scope covers every name of this namespace.
     #[must_use]
     pub fn covers_namespace(&self, namespace: &str) -> bool {
@@ -53,6 +59,16 @@ impl Scope {
     #[must_use]
     pub fn meets_namespace(&self, namespace: &str) -> bool {
         self.0.first().is_none_or(|first| first == namespace)
+    }
+
+    /// The beginning of the names that it covers within a namespace, without the namespace: empty if it covers
+    /// all of them, `None` if none.
+    #[must_use]
+    pub fn prefix_within(&self, namespace: &str) -> Option<String> {
+        match self.0.as_slice() {
+            [] => Some(String::new()),
+            [first, rest @ ..] => (first == namespace).then(|| rest.join(":")),
+        }
     }
 
     /// The common prefix of all covered names; empty if they have none.
@@ -142,6 +158,9 @@ mod tests {
         let scope: Scope = "res:t1".parse().unwrap();
         assert!(!scope.covers_namespace("res"));
         assert!(Scope::everything().covers_namespace("res"));
+        assert_eq!(scope.prefix_within("res"), Some("t1".into()));
+        assert_eq!(scope.prefix_within("job"), None);
+        assert_eq!(Scope::everything().prefix_within("res"), Some(String::new()));
     }
 
     #[test]

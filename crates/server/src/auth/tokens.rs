@@ -257,15 +257,18 @@ fn parse_grants(texts: &[String]) -> Result<Vec<Grant>, String> {
         .collect()
 }
 
-/// An id appears in logs, in the audit log and as a holder. `local` and `nobody` are the built-in
-/// principals.
+/// Ids that a token cannot have: the built-in principals, and what the plane records without one.
+const RESERVED_IDS: [&str; 3] = ["local", "nobody", "unauthenticated"];
+
+/// An id appears in logs, in the audit log and as a holder.
 pub(super) fn check_id(id: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-    if (1..=64).contains(&id.len()) && id.bytes().all(plain) && id != "local" && id != "nobody" {
+    if (1..=64).contains(&id.len()) && id.bytes().all(plain) && !RESERVED_IDS.contains(&id) {
         Ok(())
     } else {
         Err(format!(
-            "token id {id:?} must be 1 to 64 of a-z, 0-9, `-` and `.`, and neither `local` nor `nobody`"
+            "token id {id:?} must be 1 to 64 of a-z, 0-9, `-` and `.`, and none of {}",
+            RESERVED_IDS.join(", ")
         ))
     }
 }
@@ -348,7 +351,8 @@ mod tests {
             (good.replace("hold:job", "own:job"), "RIGHT:SCOPE"),
             (good.replace("hold:job", "hold:a::b"), "scope"),
             (good.replace("sha256 = \"", "sha256 = \"zz"), "64 hex"),
-            (good.replace("\"ci\"", "\"local\""), "neither `local`"),
+            (good.replace("\"ci\"", "\"local\""), "none of local"),
+            (good.replace("\"ci\"", "\"unauthenticated\""), "unauthenticated"),
             (format!("{good}{good}"), "twice"),
             (format!("{good}secret = \"hunter2\""), "unknown field"),
             (format!("{good}expires = \"soon\""), "such as"),

@@ -19,6 +19,7 @@ mod mounts;
 mod openapi;
 mod plane;
 mod plane_rights;
+mod plane_scopes;
 mod plane_security;
 mod policies;
 mod responses;

@@ -195,7 +195,7 @@ async fn runs_are_started_watched_decided_cancelled_and_run_again() {
     let mut waiting = Value::Null;
     eventually("the question", async || {
         waiting = daemon.get("/v1/approvals").await.ok()["approvals"][0].clone();
-        waiting["id"] == "r.ask~1"
+        waiting["id"] == "r.ask.1"
     })
     .await;
     let early = daemon.post("/v1/runs/r/rerun", json!({"from": "ask"})).await;
@@ -205,7 +205,7 @@ async fn runs_are_started_watched_decided_cancelled_and_run_again() {
     let watching = format!("/v1/runs/r?after={seen}&wait_ms=60000");
     let yes = json!({"by": "ann", "reason": "well", "snapshot": waiting["snapshot"]});
     let (changed, approved) =
-        tokio::join!(daemon.get(&watching), daemon.post("/v1/approvals/r.ask~1/approve", yes));
+        tokio::join!(daemon.get(&watching), daemon.post("/v1/approvals/r.ask.1/approve", yes));
     assert_eq!(approved.status, 200, "{approved:?}");
     assert!(changed.ok()["version"].as_u64().unwrap() > seen);
     daemon.wait_for_state("/v1/runs/r", "SUCCEEDED").await;

@@ -48,7 +48,7 @@ async fn finding_03_a_foreign_key_shows_and_stops_nothing() {
     let tenant = json!({"id": "x", "tenant": "acme", "work": "pull"});
     let refused = callers.post(ANN, "/v1/jobs", tenant).await;
     assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("id")));
-    let step = callers.post(ANN, "/v1/jobs", json!({"id": "r.build~1", "work": "pull"})).await;
+    let step = callers.post(ANN, "/v1/jobs", json!({"id": "r.build.1", "work": "pull"})).await;
     assert_eq!((step.status, &step.json()["field"]), (422, &json!("id")));
 }
 

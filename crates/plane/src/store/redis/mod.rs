@@ -13,15 +13,19 @@ use leasehold_core::store::StoreError;
 use leasehold_fence::redis::FRAGMENT;
 use leasehold_redis::{LuaScript, RedisOptions, ScriptClient};
 use redis::Value;
+use response::NEVER_DUE_SCORE;
 use serde_json::{Value as Json, json};
 
 use super::{
-    Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentQuery, KeySpace,
-    Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse,
+    Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage, DocumentQuery,
+    KeySpace, Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse,
 };
 
 /// The upper bound for one script call. Callers apply their own timeout too.
 const SCRIPT_CALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How many members of one index a page looks at. The server does nothing else meanwhile.
+const MAX_SEARCHED_MEMBERS: usize = 4000;
 
 /// The default prefix of all keys. The braces are a cluster hash tag.
 pub const KEY_PREFIX: &str = "{plane}:";
@@ -79,6 +83,7 @@ fn revision_json(entry: &Revision) -> Json {
         "state": entry.state,
         "due": entry.due_in.map_or(-1, bounded_millis),
         "shelf": entry.index_key,
+        "owner": entry.owner,
         "body": entry.body,
         "event": entry.event,
     });
@@ -104,12 +109,21 @@ fn query_json(query: &DocumentQuery) -> Json {
         "kind": query.kind.as_str(),
         "states": query.states,
         "due": query.due_only,
-        "offset": query.offset,
         "limit": query.limit,
+        "search": MAX_SEARCHED_MEMBERS,
     });
     // Omitted rather than null, as in `revision_json`.
     if let Some(shelf) = &query.index_key {
         asked["shelf"] = json!(shelf);
+    }
+    if let Some(owner) = &query.owner {
+        asked["owner"] = json!(owner);
+    }
+    if let Some(scope) = &query.scope {
+        asked["scope"] = json!({"ids": scope.ids, "index_keys": scope.index_keys});
+    }
+    if let Some(after) = &query.after {
+        asked["after"] = json!({"due": after.due.unwrap_or(NEVER_DUE_SCORE), "id": after.id});
     }
     asked
 }
@@ -126,7 +140,7 @@ impl PlaneStore for RedisPlane {
 
     async fn write(&self, write: &WriteRequest) -> Result<WriteResponse, StoreError> {
         let fence = write.fence.as_ref();
-        let asked = json!({
+        let mut asked = json!({
             "id": write.id,
             "entry": revision_json(&write.revision),
             "expect": write.expected_version.unwrap_or(0),
@@ -137,12 +151,14 @@ impl PlaneStore for RedisPlane {
             "also": write.new_documents.iter().map(revision_json).collect::<Vec<_>>(),
             "send": write.messages.iter().map(message_json).collect::<Vec<_>>(),
         });
+        if let Some(quota) = &write.quota {
+            asked["quota"] = json!({"states": quota.states, "limit": quota.limit});
+        }
         response::parse_write_response(self.call_script("write", asked).await?, write)
     }
 
-    async fn list(&self, asked: &DocumentQuery) -> Result<Vec<Document>, StoreError> {
-        let found = response::parse_list(self.call_script("list", query_json(asked)).await?)?;
-        found.into_iter().map(response::parse_document).collect()
+    async fn page(&self, asked: &DocumentQuery) -> Result<DocumentPage, StoreError> {
+        response::parse_page(self.call_script("page", query_json(asked)).await?)
     }
 
     async fn count(&self, asked: &DocumentQuery) -> Result<u64, StoreError> {

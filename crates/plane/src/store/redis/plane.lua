@@ -17,19 +17,24 @@ local function queue_key(queue) return prefix .. 'queue:' .. queue end
 local function keys_key(space) return prefix .. 'keys:' .. space end
 local function mail_key(queue, id) return prefix .. 'mail:' .. queue .. ':' .. id end
 
-local function unlist(kind, id, state, shelf)
+-- The documents of one owner in one state.
+local function owner_key(kind, state, owner) return prefix .. 'owner:' .. kind .. ':' .. state .. ':' .. owner end
+
+local function unlist(kind, id, state, shelf, owner)
   redis.call('ZREM', state_key(kind, state), id)
   redis.call('ZREM', shelf_key(kind, state, shelf), id)
   redis.call('ZREM', age_key(kind, state), id)
+  if owner and owner ~= '' then redis.call('SREM', owner_key(kind, state, owner), id) end
 end
 
 local function put(e, version, write)
   local key = doc_key(e.kind, e.id)
-  local old = redis.call('HMGET', key, 'state', 'shelf')
-  if old[1] then unlist(e.kind, e.id, old[1], old[2]) else redis.call('HSET', key, 'created', whole(now)) end
+  local old = redis.call('HMGET', key, 'state', 'shelf', 'owner')
+  if old[1] then unlist(e.kind, e.id, old[1], old[2], old[3]) else redis.call('HSET', key, 'created', whole(now)) end
   local due = e.due < 0 and NEVER or now + e.due
   redis.call('HSET', key, 'version', whole(version), 'state', e.state, 'due', whole(due), 'shelf', e.shelf,
-    'updated', whole(now), 'body', e.body)
+    'owner', e.owner, 'updated', whole(now), 'body', e.body)
+  if e.owner ~= '' then redis.call('SADD', owner_key(e.kind, e.state, e.owner), e.id) end
   redis.call('ZADD', state_key(e.kind, e.state), whole(due), e.id)
   redis.call('ZADD', shelf_key(e.kind, e.state, e.shelf), whole(due), e.id)
   redis.call('ZADD', age_key(e.kind, e.state), whole(now), e.id)
@@ -80,6 +85,22 @@ end
 -- Compares fences as decimal text: as Lua numbers they would lose digits above 2^53.
 local function older(one, other) return #one < #other or (#one == #other and one < other) end
 
+-- How many documents of these states an owner has. At the limit a sample is verified: a replica of an earlier version
+-- moves documents to another state without removing them here.
+local SAMPLE = 100
+local function owned(kind, states, owner, limit)
+  local sum = 0
+  for _, state in ipairs(states) do sum = sum + redis.call('SCARD', owner_key(kind, state, owner)) end
+  if sum < limit then return sum end
+  for _, state in ipairs(states) do
+    local key = owner_key(kind, state, owner)
+    for _, id in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
+      if redis.call('HGET', doc_key(kind, id), 'state') ~= state then sum = sum - redis.call('SREM', key, id) end
+    end
+  end
+  return sum
+end
+
 local verbs = {}
 
 function verbs.read() return show(a.kind, a.id) end
@@ -103,6 +124,7 @@ function verbs.write()
     if expect > 0 then return {'missing'} end
     local of = e.key and keyed(e.kind, e.key)
     if of then return {'key', of} end
+    if a.quota and owned(e.kind, a.quota.states, e.owner, a.quota.limit) >= a.quota.limit then return {'quota'} end
   elseif expect == 0 then return {'exists'}
   elseif tonumber(found[1]) ~= expect then return {'version', found[1], found[2]}
   else
@@ -124,21 +146,95 @@ function verbs.write()
   return answer
 end
 
-function verbs.list()
-  local until_ = a.due and whole(now) or '+inf'
-  local found = {}
-  for _, state in ipairs(a.states) do
-    local key = a.shelf and shelf_key(a.kind, state, a.shelf) or state_key(a.kind, state)
-    local some = redis.call('ZRANGEBYSCORE', key, '-inf', until_, 'WITHSCORES', 'LIMIT', 0, a.offset + a.limit)
-    for i = 1, #some, 2 do found[#found + 1] = {some[i], tonumber(some[i + 1])} end
+-- Compares as Redis orders members: by bytes. Lua's own comparison follows the server's locale.
+local function bytes_before(x, y)
+  for i = 1, math.min(#x, #y) do
+    local one, other = string.byte(x, i), string.byte(y, i)
+    if one ~= other then return one < other end
   end
-  table.sort(found, function(x, y) return x[2] < y[2] or (x[2] == y[2] and x[1] < y[1]) end)
-  local docs = {}
-  for i = a.offset + 1, math.min(#found, a.offset + a.limit) do docs[#docs + 1] = show(a.kind, found[i][1]) end
-  return docs
+  return #x < #y
+end
+
+local function before(x, y) return x.due < y.due or (x.due == y.due and bytes_before(x.id, y.id)) end
+
+local function at(key, index)
+  local found = redis.call('ZRANGE', key, index, index, 'WITHSCORES')
+  return {id = found[1], due = tonumber(found[2])}
+end
+
+-- The index of the first member after a position, by bisection.
+local function index_after(key, position)
+  local low, high = 0, redis.call('ZCARD', key)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if before(position, at(key, middle)) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+local function begins_with(text, beginnings)
+  for _, beginning in ipairs(beginnings) do
+    if string.sub(text, 1, #beginning) == beginning then
+      local after = string.sub(text, #beginning + 1, #beginning + 1)
+      if after == '' or after == ':' then return true end
+    end
+  end
+  return false
+end
+
+local function wanted(id)
+  if a.owner and redis.call('HGET', doc_key(a.kind, id), 'owner') ~= a.owner then return false end
+  if not a.scope or begins_with(id, a.scope.ids) then return true end
+  if #a.scope.index_keys == 0 then return false end
+  return begins_with(redis.call('HGET', doc_key(a.kind, id), 'shelf') or '', a.scope.index_keys)
+end
+
+-- Adds the next wanted members of one key to `found`. Returns the last position looked at if there is more.
+local CHUNK = 200
+local function search(key, found)
+  local index = a.after and index_after(key, a.after) or 0
+  local matches, looked, last = 0, 0, nil
+  while true do
+    local some = redis.call('ZRANGE', key, index, index + CHUNK - 1, 'WITHSCORES')
+    for i = 1, #some, 2 do
+      local place = {id = some[i], due = tonumber(some[i + 1])}
+      if a.due and place.due > now then return nil end
+      -- Other requests wait while a script runs, so the search ends after some members.
+      if matches == a.limit or looked == a.search then return last end
+      looked, last = looked + 1, place
+      if wanted(place.id) then
+        matches = matches + 1
+        found[#found + 1] = place
+      end
+    end
+    if #some < 2 * CHUNK then return nil end
+    index = index + CHUNK
+  end
+end
+
+function verbs.page()
+  local found, frontier = {}, nil
+  for _, state in ipairs(a.states) do
+    local last = search(a.shelf and shelf_key(a.kind, state, a.shelf) or state_key(a.kind, state), found)
+    if last and (not frontier or before(last, frontier)) then frontier = last end
+  end
+  table.sort(found, before)
+  local docs, next = {}, frontier
+  for i, place in ipairs(found) do
+    -- Beyond the frontier of one state there may be earlier ones that were not looked at.
+    if frontier and before(frontier, place) then break end
+    if #docs == a.limit then
+      next = found[i - 1]
+      break
+    end
+    docs[#docs + 1] = show(a.kind, place.id)
+  end
+  if next then return {docs, next.id, whole(next.due)} end
+  return {docs}
 end
 
 function verbs.count()
+  if a.owner then return whole(owned(a.kind, a.states, a.owner, a.limit)) end
   local sum = 0
   for _, state in ipairs(a.states) do
     sum = sum + redis.call('ZCARD', a.shelf and shelf_key(a.kind, state, a.shelf) or state_key(a.kind, state))
@@ -184,8 +280,8 @@ function verbs.purge()
     local old = redis.call('ZRANGEBYSCORE', age_key(a.kind, state), '-inf', whole(now - a.keep), 'LIMIT', 0, a.limit - gone)
     for _, id in ipairs(old) do
       local key = doc_key(a.kind, id)
-      local f = redis.call('HMGET', key, 'shelf', 'key', 'key_space')
-      unlist(a.kind, id, state, f[1])
+      local f = redis.call('HMGET', key, 'shelf', 'key', 'key_space', 'owner')
+      unlist(a.kind, id, state, f[1], f[4])
       -- Documents of earlier versions have no space: their key is in that of the kind.
       if f[2] then redis.call('HDEL', keys_key(f[3] or a.kind), f[2]) end
       -- The fence mark goes too: marks of deleted documents would accumulate for ever.

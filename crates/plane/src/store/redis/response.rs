@@ -4,10 +4,13 @@
 use leasehold_core::store::{StoreError, StoreErrorKind};
 use redis::Value;
 
-use crate::store::{Delivery, Document, DocumentEvent, Queue, WriteRefusal, WriteRequest, WriteResponse};
+use crate::store::{
+    Delivery, Document, DocumentEvent, DocumentPage, DocumentPosition, Queue, WriteRefusal, WriteRequest,
+    WriteResponse,
+};
 
 // The largest integer that a Lua number (a double) represents exactly; `plane.lua` has the same value.
-const NEVER_DUE_SCORE: u64 = (1 << 53) - 1;
+pub(super) const NEVER_DUE_SCORE: u64 = (1 << 53) - 1;
 
 fn unexpected_value(what: &Value) -> StoreError {
     let kind = match what {
@@ -58,6 +61,19 @@ pub(super) fn parse_document(value: Value) -> Result<Document, StoreError> {
         body: parse_text(body)?,
         now: parse_number(now)?,
     })
+}
+
+pub(super) fn parse_page(value: Value) -> Result<DocumentPage, StoreError> {
+    let mut fields = parse_list(value)?.into_iter();
+    let documents = parse_list(fields.next().unwrap_or(Value::Nil))?;
+    let next = match (fields.next(), fields.next()) {
+        (Some(id), Some(due)) => {
+            let due = Some(parse_number(&due)?).filter(|due| *due < NEVER_DUE_SCORE);
+            Some(DocumentPosition { due, id: parse_text(&id)? })
+        }
+        _ => None,
+    };
+    Ok(DocumentPage { documents: documents.into_iter().map(parse_document).collect::<Result<_, _>>()?, next })
 }
 
 /// Parses one list element of the form `write id \n time \n body`.
@@ -113,6 +129,10 @@ pub(super) fn parse_write_response(value: Value, write: &WriteRequest) -> Result
         }
         "missing" => WriteRefusal::Missing,
         "exists" => WriteRefusal::Exists,
+        "quota" => {
+            let limit = write.quota.as_ref().map_or(0, |quota| quota.limit);
+            WriteRefusal::QuotaReached { kind: write.revision.kind, limit }
+        }
         "key" => WriteRefusal::KeyInUse { id: parse_text(at(1)?)? },
         _ => return Err(unexpected_value(&Value::Nil)),
     };

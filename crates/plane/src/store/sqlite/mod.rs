@@ -22,8 +22,8 @@ use log_sync::LogSync;
 
 use super::memory::unix_millis;
 use super::{
-    Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentQuery, Message,
-    PlaneStore, Queue, WriteRequest, WriteResponse,
+    Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage, DocumentQuery,
+    Message, PlaneStore, Queue, WriteRequest, WriteResponse,
 };
 
 /// How long a step waits for the write lock of other processes.
@@ -193,10 +193,10 @@ impl PlaneStore for SqlitePlane {
         self.run_step(StepDurability::Synced, move |tx, now| statements::write(tx, &write, now)).await
     }
 
-    async fn list(&self, query: &DocumentQuery) -> Result<Vec<Document>, StoreError> {
+    async fn page(&self, query: &DocumentQuery) -> Result<DocumentPage, StoreError> {
         let query = query.clone();
         self.run_step(StepDurability::ReadOnly, move |tx, now| {
-            statements::list(tx, &query, now).map_err(store_error)
+            statements::page(tx, &query, now).map_err(store_error)
         })
         .await
     }
@@ -313,12 +313,14 @@ mod tests {
                 state: "PENDING",
                 due_in: None,
                 index_key: "topic".into(),
+                owner: String::new(),
                 key: None,
                 body: "{}".into(),
                 event: "{}".into(),
             },
             expected_version: None,
             allowed_states: Vec::new(),
+            quota: None,
             fence: None,
             new_documents: Vec::new(),
             messages: vec![Message {

@@ -1,7 +1,7 @@
 //! The tables, and the checks that a file belongs to this program and version.
 
 use leasehold_core::store::{StoreError, StoreErrorKind};
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction};
 
 use super::store_error;
 use crate::state::TRANSITIONS;
@@ -20,6 +20,7 @@ const CREATE_TABLES: &str = "
         state   TEXT NOT NULL,
         due     INTEGER,              -- unix ms
         shelf   TEXT NOT NULL,        -- a job's topic, a run's organisation
+        owner   TEXT NOT NULL DEFAULT '', -- the principal whose quota it counts against
         created INTEGER NOT NULL,     -- unix ms
         updated INTEGER NOT NULL,     -- unix ms
         body    TEXT NOT NULL,        -- JSON
@@ -27,6 +28,7 @@ const CREATE_TABLES: &str = "
     ) STRICT;
     CREATE INDEX docs_by_state ON docs (kind, state, due);
     CREATE INDEX docs_by_shelf ON docs (kind, shelf, state, due);
+    CREATE INDEX docs_by_owner ON docs (kind, owner, state);
 
     CREATE TABLE events (
         kind    TEXT NOT NULL,
@@ -72,6 +74,18 @@ const CREATE_TABLES: &str = "
         datetime(updated / 1000, 'unixepoch') AS updated_utc, body FROM docs WHERE kind = 'run' ORDER BY updated;
 ";
 
+/// Adds what files of an earlier build lack. Such a build goes on with the file: it leaves the column alone.
+fn add_owner_column(tx: Transaction<'_>) -> Result<(), StoreError> {
+    let column = "SELECT count(*) FROM pragma_table_info('docs') WHERE name = 'owner'";
+    let there: i64 = tx.query_row(column, [], |row| row.get(0)).map_err(store_error)?;
+    if there == 0 {
+        let add = "ALTER TABLE docs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+                   CREATE INDEX docs_by_owner ON docs (kind, owner, state);";
+        tx.execute_batch(add).map_err(store_error)?;
+    }
+    tx.commit().map_err(store_error)
+}
+
 /// Creates the tables in an empty file. Refuses a newer version or another program's file.
 pub(super) fn ensure_tables(db: &mut Connection) -> Result<(), StoreError> {
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(store_error)?;
@@ -83,7 +97,7 @@ pub(super) fn ensure_tables(db: &mut Connection) -> Result<(), StoreError> {
     let tables: i64 =
         tx.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(store_error)?;
     match (mark("application_id").map_err(store_error)?, mark("user_version").map_err(store_error)?, tables) {
-        (APPLICATION_ID, VERSION, _) => return Ok(()),
+        (APPLICATION_ID, VERSION, _) => return add_owner_column(tx),
         (0, 0, 0) => {}
         (APPLICATION_ID, newer, _) => {
             return Err(StoreError::not_done(

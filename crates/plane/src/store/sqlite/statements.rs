@@ -5,14 +5,15 @@ use std::time::Duration;
 use leasehold_core::Name;
 use leasehold_core::store::StoreError;
 use leasehold_fence::sqlite as fences;
-use rusqlite::{OptionalExtension, Result, Row, Transaction, params};
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{OptionalExtension, Result, Row, Transaction, params, params_from_iter};
 
 use super::store_error;
 use crate::store::memory::add_to_millis;
 use crate::store::{
-    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind,
-    DocumentQuery, KeySpace, Message, Queue, Revision, WriteRequest, WriteResponse, check_write,
-    document_scope,
+    CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage,
+    DocumentPosition, DocumentQuery, DocumentScope, KeySpace, Message, Queue, Revision, WriteRequest,
+    WriteResponse, check_write, document_scope,
 };
 
 const DOCUMENT_COLUMNS: &str = "id, version, state, due, created, updated, body";
@@ -60,7 +61,8 @@ pub(super) fn write(
         Some(key) => find_id_by_key(tx, entry.kind, key).map_err(store_error)?,
         None => None,
     };
-    if let Some(answer) = check_write(write, found.as_ref(), newest, key_of) {
+    let owned = count_owned(tx, write).map_err(store_error)?;
+    if let Some(answer) = check_write(write, found.as_ref(), newest, key_of, owned) {
         return Ok(answer);
     }
     if let Some((name, fence)) = &write.fence {
@@ -115,10 +117,10 @@ fn upsert_document(
     let kind = entry.kind.as_str();
     let due = entry.due_in.map(|ahead| signed(add_to_millis(now, ahead)));
     tx.prepare_cached(
-        "INSERT INTO docs (kind, id, version, state, due, shelf, created, updated, body)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)
+        "INSERT INTO docs (kind, id, version, state, due, shelf, created, updated, body, owner)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9)
          ON CONFLICT (kind, id) DO UPDATE SET version = excluded.version, state = excluded.state, due = excluded.due,
-             shelf = excluded.shelf, updated = excluded.updated, body = excluded.body",
+             shelf = excluded.shelf, updated = excluded.updated, body = excluded.body, owner = excluded.owner",
     )?
     .execute(params![
         kind,
@@ -128,7 +130,8 @@ fn upsert_document(
         due,
         entry.index_key,
         signed(now),
-        entry.body
+        entry.body,
+        entry.owner
     ])?;
     tx.prepare_cached(
         "INSERT INTO events (kind, id, version, at, write, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -141,44 +144,95 @@ fn upsert_document(
     Ok(())
 }
 
-// The states are inlined: they are constants of this crate, never user input.
-fn condition(query: &DocumentQuery) -> String {
-    let states: Vec<_> = query.states.iter().map(|state| format!("'{state}'")).collect();
-    let shelf = if query.index_key.is_some() {
-        "shelf = ?2"
-    } else {
-        // Keeps the parameter numbers the same in both cases.
-        "?2 = ''"
-    };
-    format!("kind = ?1 AND {shelf} AND state IN ({})", states.join(", "))
+/// The condition of a query, with its parameters.
+struct Condition {
+    sql: String,
+    parameters: Vec<SqlValue>,
 }
 
-pub(super) fn list(tx: &Transaction<'_>, query: &DocumentQuery, now: u64) -> Result<Vec<Document>> {
-    let due = if query.due_only { "due <= ?3" } else { "?3 >= 0" };
+impl Condition {
+    fn new(query: &DocumentQuery) -> Self {
+        let mut condition = Self { sql: String::new(), parameters: Vec::new() };
+        let kind = condition.parameter(query.kind.as_str().to_owned());
+        // The states are inlined: they are constants of this crate, never user input.
+        let states: Vec<_> = query.states.iter().map(|state| format!("'{state}'")).collect();
+        condition.sql = format!("kind = {kind} AND state IN ({})", states.join(", "));
+        for (column, wanted) in [("shelf", &query.index_key), ("owner", &query.owner)] {
+            if let Some(wanted) = wanted {
+                let wanted = condition.parameter(wanted.clone());
+                condition.sql.push_str(&format!(" AND {column} = {wanted}"));
+            }
+        }
+        condition
+    }
+
+    fn parameter(&mut self, value: impl Into<SqlValue>) -> String {
+        self.parameters.push(value.into());
+        format!("?{}", self.parameters.len())
+    }
+
+    fn and_in_scope(&mut self, kind: DocumentKind, scope: &DocumentScope) {
+        let kind = self.parameter(kind.as_str().to_owned());
+        let ids = scope.ids.iter().map(|beginning| ("id", beginning));
+        let all = ids.chain(scope.index_keys.iter().map(|beginning| ("shelf", beginning)));
+        // Ranges of an index each: the documents of others are not looked at.
+        let parts: Vec<_> = all
+            .flat_map(|(column, beginning)| {
+                let whole = self.parameter(beginning.clone());
+                // `;` follows `:`.
+                let from = self.parameter(format!("{beginning}:"));
+                let to = self.parameter(format!("{beginning};"));
+                let select = format!("SELECT rowid FROM docs WHERE kind = {kind} AND {column}");
+                [format!("{select} = {whole}"), format!("{select} >= {from} AND {column} < {to}")]
+            })
+            .collect();
+        let rows = if parts.is_empty() { "NULL".to_owned() } else { parts.join(" UNION ALL ") };
+        self.sql.push_str(&format!(" AND rowid IN ({rows})"));
+    }
+
+    fn and_after(&mut self, after: &DocumentPosition) {
+        let never = self.parameter(i64::from(after.due.is_none()));
+        let due = self.parameter(signed(after.due.unwrap_or(0)));
+        let id = self.parameter(after.id.clone());
+        self.sql.push_str(&format!(" AND (due IS NULL, coalesce(due, 0), id) > ({never}, {due}, {id})"));
+    }
+}
+
+pub(super) fn page(tx: &Transaction<'_>, query: &DocumentQuery, now: u64) -> Result<DocumentPage> {
+    let mut condition = Condition::new(query);
+    if query.due_only {
+        let now = condition.parameter(signed(now));
+        condition.sql.push_str(&format!(" AND due <= {now}"));
+    }
+    if let Some(scope) = &query.scope {
+        condition.and_in_scope(query.kind, scope);
+    }
+    if let Some(after) = &query.after {
+        condition.and_after(after);
+    }
+    let limit = condition.parameter(signed(query.limit as u64).saturating_add(1));
     let sql = format!(
-        "SELECT {DOCUMENT_COLUMNS} FROM docs WHERE {} AND {due} ORDER BY due IS NULL, due, id LIMIT ?4 OFFSET ?5",
-        condition(query)
+        "SELECT {DOCUMENT_COLUMNS} FROM docs WHERE {} ORDER BY due IS NULL, due, id LIMIT {limit}",
+        condition.sql
     );
-    tx.prepare_cached(&sql)?
-        .query_map(
-            params![
-                query.kind.as_str(),
-                query.index_key.as_deref().unwrap_or_default(),
-                signed(now),
-                signed(query.limit as u64),
-                signed(query.offset as u64)
-            ],
-            |row| document_from_row(row, now),
-        )?
-        .collect()
+    let mut statement = tx.prepare_cached(&sql)?;
+    let found =
+        statement.query_map(params_from_iter(condition.parameters), |row| document_from_row(row, now))?;
+    Ok(DocumentPage::cut(found.collect::<Result<_>>()?, query.limit))
 }
 
 pub(super) fn count(tx: &Transaction<'_>, query: &DocumentQuery) -> Result<u64> {
-    let sql = format!("SELECT count(*) FROM docs WHERE {}", condition(query));
-    tx.prepare_cached(&sql)?
-        .query_row(params![query.kind.as_str(), query.index_key.as_deref().unwrap_or_default()], |row| {
-            unsigned(row, 0)
-        })
+    let condition = Condition::new(query);
+    let sql = format!("SELECT count(*) FROM docs WHERE {}", condition.sql);
+    tx.prepare_cached(&sql)?.query_row(params_from_iter(condition.parameters), |row| unsigned(row, 0))
+}
+
+/// How many documents count against the quota of a write.
+fn count_owned(tx: &Transaction<'_>, write: &WriteRequest) -> Result<u64> {
+    let Some(quota) = &write.quota else { return Ok(0) };
+    let mut query = DocumentQuery::new(write.revision.kind, quota.states.iter().copied(), 0);
+    query.owner = Some(write.revision.owner.clone());
+    count(tx, &query)
 }
 
 pub(super) fn find_id_by_key(

@@ -4,8 +4,8 @@ use axum::extract::{Path, State};
 use leasehold::Name;
 use leasehold_plane::approval::DecisionRequest;
 use leasehold_plane::job::check_payload;
-use leasehold_plane::view::{ApprovalList, JobView, SCHEMA_VERSION};
-use leasehold_plane::{Job, Plane, PlaneError};
+use leasehold_plane::view::{ApprovalList, DecisionView, JobView, SCHEMA_VERSION};
+use leasehold_plane::{Job, JobState, Plane, PlaneError};
 use leasehold_wire::Problem;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::AppState;
 use super::jobs::check_text;
 use super::long_poll::parse_limit;
-use super::rights::{list_readable, reads_job};
+use super::visible::{list_readable, reads_job, visible_jobs};
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
 use crate::api::error_responses::JobWriteErrors;
 use crate::api::policies::require_audited;
@@ -75,7 +75,7 @@ async fn decide(
     (id, name): (&str, &Name),
     body: DecisionBody,
     decide: impl AsyncFnOnce(&Plane, &DecisionRequest) -> Result<Job, PlaneError>,
-) -> Result<JsonBody<JobView>, Refusal> {
+) -> Result<JsonBody<DecisionView>, Refusal> {
     let plane = &app.served()?.plane.acting_for(who.id());
     let by = match body.by {
         // An identified caller may name another person, but its own id stays visible.
@@ -97,7 +97,14 @@ async fn decide(
     let detail = format!("{}: {}", decision.by, decision.reason);
     let act = AuditEntry::new(action, who).name(name).detail(&detail);
     require_audited(app.audit.record_before(act).await)?;
-    Ok(JsonBody(decide(plane, &decision).await?.into()))
+    let job = decide(plane, &decision).await?;
+    // To decide is not to read.
+    let view = if reads_job(who, &job) {
+        DecisionView::Job(Box::new(job.into()))
+    } else {
+        DecisionView::Decided(job.into())
+    };
+    Ok(JsonBody(view))
 }
 
 /// List what waits for a person
@@ -113,9 +120,11 @@ pub(crate) async fn list(
     QueryParams(which): QueryParams<ApprovalQuery>,
 ) -> Result<JsonBody<ApprovalList>, Refusal> {
     let (plane, limit) = (&app.served()?.plane, parse_limit(which.limit)?);
-    let jobs = list_readable(limit, |job| reads_job(&who, job), |fetched| plane.approvals(fetched)).await?;
+    let (scope, states) = (visible_jobs(&who), [JobState::ApprovalRequired]);
+    let fetch = |after, size| plane.job_page(&states, None, scope.as_ref(), after, size);
+    let (jobs, truncated) = list_readable(limit, |job| reads_job(&who, job), fetch).await?;
     let approvals = jobs.into_iter().map(JobView::from).collect();
-    Ok(JsonBody(ApprovalList { schema_version: SCHEMA_VERSION, approvals }))
+    Ok(JsonBody(ApprovalList { schema_version: SCHEMA_VERSION, approvals, truncated }))
 }
 
 /// Approve a job
@@ -125,7 +134,7 @@ pub(crate) async fn list(
     post, path = "/v1/approvals/{id}/approve", tag = "approvals", operation_id = "approve", request_body = DecisionBody,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
-        (status = 200, description = "Approved", body = JobView),
+        (status = 200, description = "Approved; the whole job if the caller may read it", body = DecisionView),
         (status = 403, description = "No right, or `self_approval`: the caller submitted the job", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`already_approved`, `already_rejected` (with `by`), `stale_snapshot`, `terminal`, `not_actionable`; `approval_retryable_lock` with Retry-After", body = Problem, content_type = "application/problem+json"),
         JobWriteErrors,
@@ -137,7 +146,7 @@ pub(crate) async fn approve(
     LockName(name): LockName,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<DecisionBody>,
-) -> Result<JsonBody<JobView>, Refusal> {
+) -> Result<JsonBody<DecisionView>, Refusal> {
     let approve = async |plane: &Plane, decision: &DecisionRequest| plane.approve(&id, decision).await;
     decide(&app, &who, "approval.approve", (&id, &name), body, approve).await
 }
@@ -149,7 +158,7 @@ pub(crate) async fn approve(
     post, path = "/v1/approvals/{id}/reject", tag = "approvals", operation_id = "reject", request_body = DecisionBody,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
-        (status = 200, description = "Rejected", body = JobView),
+        (status = 200, description = "Rejected; as for approving", body = DecisionView),
         (status = 403, description = "As for approving", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "As for approving", body = Problem, content_type = "application/problem+json"),
         JobWriteErrors,
@@ -161,7 +170,7 @@ pub(crate) async fn reject(
     LockName(name): LockName,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<DecisionBody>,
-) -> Result<JsonBody<JobView>, Refusal> {
+) -> Result<JsonBody<DecisionView>, Refusal> {
     let reject = async |plane: &Plane, decision: &DecisionRequest| plane.reject(&id, decision).await;
     decide(&app, &who, "approval.reject", (&id, &name), body, reject).await
 }
@@ -173,7 +182,7 @@ pub(crate) async fn reject(
     post, path = "/v1/approvals/{id}/repair", tag = "approvals", operation_id = "repair", request_body = RepairBody,
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
-        (status = 200, description = "Repaired", body = JobView),
+        (status = 200, description = "Repaired; as for approving", body = DecisionView),
         (status = 403, description = "As for approving", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "As for approving", body = Problem, content_type = "application/problem+json"),
         JobWriteErrors,
@@ -185,7 +194,7 @@ pub(crate) async fn repair(
     LockName(name): LockName,
     Path(id): Path<String>,
     JsonBody(RepairBody { payload, by, reason, snapshot }): JsonBody<RepairBody>,
-) -> Result<JsonBody<JobView>, Refusal> {
+) -> Result<JsonBody<DecisionView>, Refusal> {
     check_payload(&payload)?;
     let repair = async |plane: &Plane, decision: &DecisionRequest| plane.repair(&id, payload, decision).await;
     decide(&app, &who, "approval.repair", (&id, &name), DecisionBody { by, reason, snapshot }, repair).await

@@ -13,12 +13,13 @@ use utoipa::IntoParams;
 use super::AppState;
 use super::long_poll::{LongPollQuery, parse_limit};
 use super::refusal::refuse_foreign;
-use super::rights::{list_readable, new_job, reads_job, require_found_job, require_job_rights};
+use super::rights::{require_found_job, require_retry_rights, require_submit_rights};
+use super::visible::{list_readable, reads_job, visible_jobs};
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
 use crate::api::error_responses::NoSuchJob;
 use crate::api::policies::require_audited;
 use crate::api::problem::Refusal;
-use crate::auth::{Principal, Right, Target, revoked_refusal};
+use crate::auth::{Principal, Right, revoked_refusal};
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
 
@@ -61,8 +62,8 @@ pub(crate) fn check_text(field: &str, text: String) -> Result<String, Refusal> {
 
 /// List jobs
 ///
-/// Lists the jobs that the caller may read: `read` on `job:<id>`, or `read` or `work` on
-/// `topic:<topic>`.
+/// Lists the jobs that the caller may read: `read` on `job:<id>`, or `read` or `work` on `topic:<topic>` for
+/// jobs that workers or handlers do.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs", params(JobQuery),
     responses((status = 200, description = "Those most urgently due first", body = JobList)),
@@ -74,17 +75,19 @@ pub(crate) async fn list(
 ) -> Result<JsonBody<JobList>, Refusal> {
     let (states, limit) = (parse_states(which.state, str::parse)?, parse_limit(which.limit)?);
     let plane = &app.served()?.plane;
-    let fetch = |fetched| plane.jobs(&states, which.topic.as_deref(), fetched);
-    let jobs = list_readable(limit, |job| reads_job(&who, job), fetch).await?;
+    let (scope, topic) = (visible_jobs(&who), which.topic.as_deref());
+    let fetch = |after, size| plane.job_page(&states, topic, scope.as_ref(), after, size);
+    let (jobs, truncated) = list_readable(limit, |job| reads_job(&who, job), fetch).await?;
     let jobs = jobs.into_iter().map(JobView::from).collect();
-    Ok(JsonBody(JobList { schema_version: SCHEMA_VERSION, jobs }))
+    Ok(JsonBody(JobList { schema_version: SCHEMA_VERSION, jobs, truncated }))
 }
 
 /// Submit a job
 ///
 /// With an `id` or a `key` the request is idempotent. Needs `submit` on `job:<id>` (without an `id` on
 /// `job:<tenant>`, or on all of `job` for the default tenant) and on `topic:<topic>`, and `hold` on every
-/// resource that the job names. A job that runs a command is submitted at `/v1/jobs/commands`.
+/// resource that the job names. A `key` of the scope `default` needs `submit` on all of `job`. A job that
+/// runs a command is submitted at `/v1/jobs/commands`.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs", operation_id = "submitJob", request_body = JobSpec,
     responses(
@@ -106,7 +109,7 @@ pub(crate) async fn submit(
             "a job that runs a command is submitted at /v1/jobs/commands, with the right `command`",
         ));
     }
-    require_job_rights(&who, &new_job(&spec)?, &spec)?;
+    require_submit_rights(&who, &spec)?;
     submit_checked(&app, &who, spec).await
 }
 
@@ -126,7 +129,7 @@ pub(crate) async fn submit_command(
     Caller(who): Caller,
     JsonBody(spec): JsonBody<JobSpec>,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
-    require_job_rights(&who, &new_job(&spec)?, &spec)?;
+    require_submit_rights(&who, &spec)?;
     if let Work::Exec(argv) = &spec.work {
         let command = argv.first().map_or("", String::as_str);
         require_audited(app.audit.record_before(AuditEntry::new("job.command", &who).detail(command)).await)?;
@@ -139,7 +142,7 @@ async fn submit_checked(
     who: &Principal,
     spec: JobSpec,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
-    let submitted = app.served()?.plane.acting_for(who.id()).submit(spec).await;
+    let submitted = app.plane_for(who)?.submit(spec).await;
     Ok(submit_response(own_or_conflict(who, submitted)?))
 }
 
@@ -160,7 +163,7 @@ fn submit_response(submitted: SubmitResponse) -> (StatusCode, JsonBody<JobView>)
 /// Show a job
 ///
 /// With `after` and `wait_ms`, answers when the job has changed. Needs `read` on `job:<id>`, or `read` or
-/// `work` on `topic:<topic>`.
+/// `work` on `topic:<topic>` for a job that workers or handlers do.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "showJob",
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500), LongPollQuery),
@@ -241,7 +244,8 @@ pub(crate) async fn cancel(
 /// Submit a dead-lettered job again
 ///
 /// Creates a new job; a repeated request returns the same new job. Needs on the job what its submit
-/// needed: `submit` on `job:<id>` and `topic:<topic>`, `hold` on its resources, `command` for a command.
+/// needed: `submit` on `job:<id>` and `topic:<topic>`, `hold` on its resources, `command` for a command; and
+/// `submit` on the job's whole scope (`job:<tenant>`, or all of `job`), where the new job gets its id.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/retry", tag = "jobs", operation_id = "retryJob",
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
@@ -258,8 +262,10 @@ pub(crate) async fn retry(
     LockName(name): LockName,
     Path(id): Path<String>,
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
-    let plane = app.served()?.plane.acting_for(who.id());
-    require_job_rights(&who, &Target::Name(name.clone()), &plane.job(&id).await?.spec)?;
+    let plane = app.plane_for(&who)?;
+    require_retry_rights(&who, &plane.job(&id).await?)?;
+    // First, so that refused retries leave no audit line.
+    plane.check_replay(&id).await?;
     require_audited(app.audit.record_before(AuditEntry::new("job.retry", &who).name(&name)).await)?;
     let submitted = plane.replay(&id).await;
     Ok(submit_response(own_or_conflict(&who, submitted)?))

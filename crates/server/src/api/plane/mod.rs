@@ -11,18 +11,21 @@ mod long_poll;
 mod refusal;
 mod rights;
 mod runs;
+mod visible;
 mod workers;
 mod workflows;
 
 use std::sync::Arc;
 
+use leasehold_plane::{Plane, PlaneQuotas};
 use leasehold_wire::ErrorCode;
 use utoipa_axum::routes;
 
 use crate::api::document::target_in_body;
 use crate::api::problem::Refusal;
 use crate::api::routes::RouteTable;
-use crate::auth::{Right, Rule, TargetSource};
+use crate::auth::{Principal, Right, Rule, Target, TargetSource};
+use crate::config::Quotas;
 use crate::state::app::App;
 use crate::state::served_plane::ServedPlane;
 
@@ -34,6 +37,16 @@ impl App {
     pub(crate) fn served(&self) -> Result<&ServedPlane, Refusal> {
         let served = self.plane.as_ref();
         served.ok_or_else(plane_not_served)
+    }
+
+    /// The control plane, acting for this caller and within its quotas.
+    fn plane_for(&self, who: &Principal) -> Result<Plane, Refusal> {
+        let plane = self.served()?.plane.acting_for(who.id());
+        if who.may(Right::Admin, &Target::Daemon) {
+            return Ok(plane);
+        }
+        let Quotas { jobs, runs, workflows, .. } = self.config.quotas;
+        Ok(plane.with_quotas(PlaneQuotas::new(jobs, runs, workflows)))
     }
 
     /// Whether callers are not told apart, so that all of them are the principal `local`.

@@ -1,19 +1,16 @@
 //! The rights that a request to the plane needs besides the one in its route's rule: on the topic, the
 //! resources, the workflow and the organisation, and on a job that only the store can find.
 
-use leasehold::Name;
 use leasehold_plane::workflow::{Run, StartRunRequest, StepWork, Workflow};
 use leasehold_plane::{Job, JobSpec, PlaneError, Work};
 
+use super::visible::covers;
 use crate::api::problem::Refusal;
 use crate::auth::{Principal, Right, Target, name_of};
 use crate::state::app::App;
 
 /// The tenant and organisation of documents that name none.
 const DEFAULT_TENANT: &str = "default";
-
-// Full documents are read to filter them, and one may have a payload of 256 KiB. This bounds the memory of a list.
-const MAX_SCANNED_DOCUMENTS: usize = 4000;
 
 /// The target of a new document: its id, else all ids of its tenant, else all ids of its kind.
 fn new_document(kind: &str, id: Option<&str>, tenant: &str) -> Result<Target, Refusal> {
@@ -39,8 +36,30 @@ fn org_of(start: &StartRunRequest) -> &str {
     if start.org.is_empty() { DEFAULT_TENANT } else { &start.org }
 }
 
+/// Requires the scope of an idempotency key. All documents without a namespace share the scope `default`: a
+/// key in it can find each of them, so it takes the right on all of them.
+fn require_key_scope(who: &Principal, kind: &str, key: Option<&str>, scope: &str) -> Result<(), Refusal> {
+    if key.is_none() || scope != DEFAULT_TENANT {
+        return Ok(());
+    }
+    who.require(Right::Submit, &Target::Namespace(kind.to_owned()))
+}
+
+/// Requires what a submit of this job touches.
+pub(super) fn require_submit_rights(who: &Principal, spec: &JobSpec) -> Result<(), Refusal> {
+    require_job_rights(who, &new_job(spec)?, spec)?;
+    require_key_scope(who, "job", spec.key.as_deref(), spec.key_scope())
+}
+
+/// Requires what another submit of this job touches. The new job gets an id of the old one's scope.
+pub(super) fn require_retry_rights(who: &Principal, job: &Job) -> Result<(), Refusal> {
+    let target = name_of("id", "job", &job.id).map(Target::Name)?;
+    require_job_rights(who, &target, &job.spec)?;
+    who.require(Right::Submit, &new_document("job", None, job.key_scope())?)
+}
+
 /// Requires what a job touches: its topic, its resources, and commands.
-pub(super) fn require_job_rights(who: &Principal, target: &Target, spec: &JobSpec) -> Result<(), Refusal> {
+fn require_job_rights(who: &Principal, target: &Target, spec: &JobSpec) -> Result<(), Refusal> {
     who.require(Right::Submit, target)?;
     require_topic(who, &spec.topic)?;
     for resource in &spec.resources {
@@ -65,20 +84,26 @@ fn require_step_topics(who: &Principal, workflow: &Workflow) -> Result<(), Refus
     topics.try_for_each(|topic| require_topic(who, topic))
 }
 
+/// Whether a step of the workflow runs a command.
+pub(super) fn runs_commands(workflow: &Workflow) -> bool {
+    workflow.steps.iter().any(|step| matches!(step.work, StepWork::Exec(_)))
+}
+
 /// Requires what the definition of a workflow touches besides its name.
 pub(super) fn require_definition_rights(who: &Principal, workflow: &Workflow) -> Result<(), Refusal> {
-    if workflow.steps.iter().any(|step| matches!(step.work, StepWork::Exec(_))) {
+    if runs_commands(workflow) {
         let name = name_of("workflow", "workflow", &workflow.name)?;
         who.require(Right::Command, &Target::Name(name))?;
     }
     require_step_topics(who, workflow)
 }
 
-/// Requires the workflow and the organisation of a start. Checked before the workflow is read: the
+/// Requires the workflow, the organisation and the key of a start. Checked before the workflow is read: the
 /// answer is the same whether it exists or not.
 pub(super) fn require_start_rights(who: &Principal, start: &StartRunRequest) -> Result<(), Refusal> {
     who.require(Right::Submit, &Target::Name(name_of("workflow", "workflow", &start.workflow)?))?;
-    who.require(Right::Submit, &Target::Name(name_of("org", "org", org_of(start))?))
+    who.require(Right::Submit, &Target::Name(name_of("org", "org", org_of(start))?))?;
+    require_key_scope(who, "run", start.key.as_deref(), start.key_scope())
 }
 
 /// Requires what the steps of a run touch. Only the workflow knows it, so the gate cannot check it.
@@ -106,31 +131,6 @@ pub(super) fn require_rerun_rights(who: &Principal, run: &Run) -> Result<(), Ref
     require_steps_rights(who, &run.workflow, &start)
 }
 
-/// Whether the caller may read this job: by its id, or as a reader or worker of its topic. `submit` on a
-/// topic does not show its jobs: tenants share topics, and must not read each other's payloads.
-pub(super) fn reads_job(who: &Principal, job: &Job) -> bool {
-    let through_topic = |right: Right| matches!(right, Right::Read | Right::Work | Right::Admin);
-    covers(who, Right::Read, "job", &job.id)
-        || Name::new(&format!("topic:{}", job.spec.topic)).is_ok_and(|topic| {
-            who.grants().iter().any(|grant| through_topic(grant.right) && grant.scope.covers(&topic))
-        })
-}
-
-/// Whether the caller may read this run.
-pub(super) fn reads_run(who: &Principal, run: &Run) -> bool {
-    covers(who, Right::Read, "run", &run.id)
-}
-
-/// Whether the caller may claim this job and report its result.
-pub(super) fn works_on_job(who: &Principal, job: &Job) -> bool {
-    covers(who, Right::Work, "job", &job.id) || covers(who, Right::Work, "topic", &job.spec.topic)
-}
-
-/// Whether the caller has a right on `kind:id`.
-pub(super) fn covers(who: &Principal, right: Right, kind: &str, id: &str) -> bool {
-    Name::new(&format!("{kind}:{id}")).is_ok_and(|name| who.covers(right, &name))
-}
-
 /// Requires that `allows` holds for a job, for callers whose grants do not name its id. To them a job that
 /// does not exist and a foreign one give the same answer.
 pub(super) async fn require_found_job(
@@ -147,24 +147,5 @@ pub(super) async fn require_found_job(
         Ok(job) if allows(who, &job) => Ok(()),
         Ok(_) | Err(PlaneError::NotFound { .. }) => Err(Refusal::forbidden(right.as_str())),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Lists what the caller may read, up to `limit`. Foreign documents must not use up the limit, so more are
-/// fetched until enough are found.
-pub(super) async fn list_readable<T, F: Future<Output = Result<Vec<T>, PlaneError>>>(
-    limit: usize,
-    reads: impl Fn(&T) -> bool,
-    fetch: impl Fn(usize) -> F,
-) -> Result<Vec<T>, Refusal> {
-    let mut fetched = limit;
-    loop {
-        let found = fetch(fetched).await?;
-        let complete = found.len() < fetched || fetched >= MAX_SCANNED_DOCUMENTS;
-        let readable: Vec<T> = found.into_iter().filter(&reads).take(limit).collect();
-        if complete || readable.len() == limit {
-            return Ok(readable);
-        }
-        fetched = (fetched * 4).min(MAX_SCANNED_DOCUMENTS);
     }
 }

@@ -12,9 +12,8 @@ use super::AppState;
 use super::jobs::{check_text, event_list, parse_states};
 use super::long_poll::{LongPollQuery, parse_limit};
 use super::refusal::refuse_foreign;
-use super::rights::{
-    list_readable, reads_run, require_rerun_rights, require_start_rights, require_steps_rights,
-};
+use super::rights::{require_rerun_rights, require_start_rights, require_steps_rights, runs_commands};
+use super::visible::{list_readable, reads_run, visible_runs};
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
 use crate::api::error_responses::NoSuchRun;
 use crate::api::policies::require_audited;
@@ -47,17 +46,19 @@ pub(crate) async fn list(
 ) -> Result<JsonBody<RunList>, Refusal> {
     let states = parse_states(which.state, |state| state.to_uppercase().parse())?;
     let (plane, limit) = (&app.served()?.plane, parse_limit(which.limit)?);
-    let fetch = |fetched| plane.runs(&states, fetched);
-    let runs = list_readable(limit, |run| reads_run(&who, run), fetch).await?;
+    let scope = visible_runs(&who);
+    let fetch = |after, size| plane.run_page(&states, scope.as_ref(), after, size);
+    let (runs, truncated) = list_readable(limit, |run| reads_run(&who, run), fetch).await?;
     let runs = runs.into_iter().map(RunView::from).collect();
-    Ok(JsonBody(RunList { schema_version: SCHEMA_VERSION, runs }))
+    Ok(JsonBody(RunList { schema_version: SCHEMA_VERSION, runs, truncated }))
 }
 
 /// Start a run of a workflow
 ///
 /// With an `id` or a `key` the request is idempotent. Needs `submit` on `run:<id>` (without an `id` on
 /// `run:<org>`, or on all of `run` for the default organisation), on `workflow:<name>`, on `org:<org>` and on
-/// `topic:<topic>` of each step that names one, and `hold` on every resource that the steps take.
+/// `topic:<topic>` of each step that names one, and `hold` on every resource that the steps take. A `key` of
+/// the scope `default` needs `submit` on all of `run`.
 #[utoipa::path(
     post, path = "/v1/runs", tag = "runs", operation_id = "startRun", request_body = StartRunRequest,
     responses(
@@ -76,10 +77,15 @@ pub(crate) async fn start(
     JsonBody(start): JsonBody<StartRunRequest>,
 ) -> Result<(StatusCode, JsonBody<RunView>), Refusal> {
     require_start_rights(&who, &start)?;
-    let plane = app.served()?.plane.acting_for(who.id());
+    let plane = app.plane_for(&who)?;
     let workflow = plane.workflow(&start.workflow).await?;
     require_steps_rights(&who, &workflow, &start)?;
-    let started = plane.start_run(start).await;
+    if runs_commands(&workflow) {
+        let act = AuditEntry::new("run.command", &who).detail(&workflow.name);
+        require_audited(app.audit.record_before(act).await)?;
+    }
+    // Of the definition that was checked: a newer one may touch other things.
+    let started = plane.start_run_of(workflow, start).await;
     let reads = |found: &StartRunResponse| !found.repeated || reads_run(&who, &found.run);
     let started = refuse_foreign(&who, "run", started, reads)?;
     let status = if started.repeated { StatusCode::OK } else { StatusCode::CREATED };
@@ -172,8 +178,10 @@ pub(crate) async fn rerun(
     Path(id): Path<String>,
     JsonBody(RerunRequest { from }): JsonBody<RerunRequest>,
 ) -> Result<(StatusCode, JsonBody<RunView>), Refusal> {
-    let plane = app.served()?.plane.acting_for(who.id());
+    let plane = app.plane_for(&who)?;
     require_rerun_rights(&who, &plane.run(&id).await?)?;
+    // First, so that refused reruns leave no audit line.
+    plane.check_rerun(&id, &from).await?;
     let act = AuditEntry::new("run.rerun", &who).name(&name).detail(&from);
     require_audited(app.audit.record_before(act).await)?;
     let run = plane.rerun(&id, &from).await?;

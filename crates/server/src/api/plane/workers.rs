@@ -12,7 +12,8 @@ use utoipa::ToSchema;
 
 use super::AppState;
 use super::jobs::check_text;
-use super::rights::{require_found_job, works_on_job};
+use super::rights::require_found_job;
+use super::visible::{workable_jobs, works_on_job};
 use crate::api::document::{Caller, JsonBody};
 use crate::api::error_responses::JobWriteErrors;
 use crate::api::problem::Refusal;
@@ -129,7 +130,11 @@ pub(crate) async fn claim(
     Name::new(&topic).map_err(|invalid| Refusal::invalid("topic", invalid.to_string()))?;
     let worker = check_text("worker", worker)?;
     let works = |job: &Job| works_on_job(&who, job);
-    let request = ClaimRequest::new(&topic, &worker).principal(who.id()).filter(&works);
+    let scope = workable_jobs(&who, &topic);
+    let mut request = ClaimRequest::new(&topic, &worker).principal(who.id()).filter(&works);
+    if let Some(scope) = &scope {
+        request = request.scope(scope);
+    }
     let claimed = app.served()?.scheduler.claim(&request).await?;
     let view = match claimed {
         None => ClaimView { schema_version: SCHEMA_VERSION, claim: None, job: None, heartbeat_ms: None },

@@ -71,10 +71,10 @@ pub(crate) async fn apply(
     WorkflowFile(workflow): WorkflowFile,
 ) -> Result<JsonBody<AppliedWorkflow>, Refusal> {
     require_definition_rights(&who, &workflow)?;
-    let plane = app.served()?.plane.acting_for(who.id());
+    let plane = app.plane_for(&who)?;
     let act = AuditEntry::new("workflow.apply", &who).detail(&workflow.name);
     require_audited(app.audit.record_before(act).await)?;
-    let version = plane.acting_for(who.id()).apply_workflow(&workflow).await?;
+    let version = plane.apply_workflow(&workflow).await?;
     Ok(JsonBody(AppliedWorkflow { schema_version: SCHEMA_VERSION, name: workflow.name, version }))
 }
 
