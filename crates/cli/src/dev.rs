@@ -57,13 +57,13 @@ pub(crate) fn main(settings: &Settings, args: &DevArgs) -> anyhow::Result<bool> 
     let setup = DaemonSetup { url, policies: settings.policy_file(), plane: Some(plane), config };
     setup.run(|ready| {
         let (url, json) = (ready.url, "-H 'content-type: application/json'");
-        let dashboard = dashboard_text(ready.dashboard, crate::output::is_terminal());
         // `[::1]` would be a pattern of file names.
         let (address, locks, jobs) = (
             quote(&url),
             quote(&format!("{url}/v1/locks/demo/acquire")),
             quote(&format!("{url}/v1/jobs/commands")),
         );
+        let dashboard = dashboard_text(ready.dashboard, &address, crate::output::is_terminal());
         // From a file: every user of the machine can read the arguments of curl.
         let token = ready.owner_token.map(|files| quote(&format!("@{}", files.header().display())));
         let token = token.map_or_else(String::new, |file| format!("-H {file} "));
@@ -81,9 +81,9 @@ pub(crate) fn main(settings: &Settings, args: &DevArgs) -> anyhow::Result<bool> 
 }
 
 /// How the dashboard is opened. A link opens it for whoever reads it first, so it must not stay in a file or a log.
-fn dashboard_text(link: Option<String>, on_terminal: bool) -> String {
+fn dashboard_text(link: Option<String>, address: &str, on_terminal: bool) -> String {
     match link.filter(|_| on_terminal) {
         Some(link) => format!("; this link works once: {link}"),
-        None => ": run `leasehold dashboard`".to_owned(),
+        None => format!(": run `leasehold --store {address} dashboard`"),
     }
 }

@@ -378,7 +378,10 @@ fn finding_08_the_dashboards_link_stays_out_of_files() {
     let shown = dev.stdout();
     dev.signal(rustix::process::Signal::TERM);
     dev.wait_exit_code();
-    assert!(shown.contains("run `leasehold dashboard`") && !shown.contains("#code="), "{shown}");
+    assert!(
+        shown.contains("run `leasehold --store http://127.0.0.1:") && !shown.contains("#code="),
+        "{shown}"
+    );
     let refused = fixture.run(&["dev", "--listen", "0.0.0.0:0"]);
     let message = stderr_of(&refused);
     assert_eq!(exit_code(&refused), 2, "{message}");
