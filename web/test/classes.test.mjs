@@ -106,7 +106,7 @@ test('a daemon with tokens asks for one, keeps it in the tab only, and lets only
     assert.equal(kept.session['leasehold-token'], reader);
     for (const where of ['local', 'cookies', 'page', 'address']) assert.ok(!kept[where].includes(reader), where);
     await page.getByText('As curl, as CLI').click();
-    assert.match(await page.getByLabel('as curl').innerText(), /Bearer \$LEASEHOLD_TOKEN/);
+    assert.match(await page.getByLabel('as curl').innerText(), /^sed 's\/\^\/authorization: Bearer \/' leasehold\.token \| curl -s -H @- /);
     await page.getByRole('link', { name: 'Classes' }).click();
     const change = page.locator('[data-class="workflow"]').getByRole('button', { name: 'Switch to fail-closed…' });
     await change.waitFor();

@@ -12,7 +12,7 @@ const HOSTILE = ['x;touch$IFS"ran"', '$(touch$IFS"ran")', '`touch$IFS"ran"`', "x
 
 const source = readFileSync(new URL('../src/lib/shell.ts', import.meta.url), 'utf8');
 const { outputText } = ts.transpileModule(source, { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 } });
-const { quote, quoteArgument } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
+const { ownerFile, quote, quoteArgument } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
 
 /** Runs a text in a shell with programs that only note their arguments. Answers the arguments. */
 function paste(text, program) {
@@ -35,6 +35,13 @@ test('finding_18 a shell reads back what was quoted', () => {
   }
   assert.equal(quote('job:42'), 'job:42');
   assert.equal(quoteArgument('-x'), '-- -x');
+});
+
+test('finding_08 the token file is named by the address of the daemon', () => {
+  const at = (url) => ownerFile(new URL(url));
+  assert.equal(at('http://localhost:7420/#/locks'), '127.0.0.1:7420');
+  assert.equal(at('http://[::1]:7420/'), '[::1]:7420');
+  assert.equal(at('http://127.0.0.1/'), '127.0.0.1:80');
 });
 
 test('finding_18 the command of a lock with a hostile name runs nothing else', async () => {

@@ -9,7 +9,7 @@ use crate::config::Settings;
 use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
 use crate::plane::client::Decision;
-use crate::plane::print::{age_text, print_line, print_list};
+use crate::plane::print::{age_text, print_id, print_list};
 
 /// Arguments of `leasehold approval`.
 #[derive(Debug, Args)]
@@ -95,7 +95,7 @@ pub(crate) fn main(settings: &Settings, args: ApprovalArgs) -> anyhow::Result<bo
                 let jobs = plane.approvals(limit).await?;
                 if output == ListFormat::Name {
                     // With the snapshot, because a decision must name the one that was looked at.
-                    jobs.iter().try_for_each(|job| print_line(&format!("{}@{}", job.id, job.snapshot)))?;
+                    jobs.iter().try_for_each(|job| print_id(&format!("{}@{}", job.id, job.snapshot)))?;
                     return Ok(true);
                 }
                 print_list("approvals", &jobs, output, &["ID", "SNAPSHOT", "SINCE", "ABOUT"], approval_row)?;

@@ -84,7 +84,9 @@ pub(crate) fn names(typed: &OsStr) -> Vec<CompletionCandidate> {
         let help = format!("held by {}", lease.holder);
         CompletionCandidate::new(lease.name.to_string()).help(Some(help.into()))
     };
-    found.unwrap_or_default().into_iter().map(candidate).collect()
+    // A name that begins with a dash would become an option of the command line.
+    let is_argument = |lease: &Lease| !lease.name.as_str().starts_with('-');
+    found.unwrap_or_default().into_iter().filter(is_argument).map(candidate).collect()
 }
 
 /// Completes class names.

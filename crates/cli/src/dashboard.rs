@@ -25,10 +25,17 @@ Examples:
   leasehold --store 'https://locks.example?token_file=me.token' dashboard")]
 pub(crate) struct DashboardArgs {}
 
+const MAX_CODE_BYTES: usize = 128;
+
 /// The answer of the daemon.
 #[derive(Deserialize)]
 struct DashboardCode {
     code: Secret,
+}
+
+/// Whether a text is a code as daemons make them. The link is printed as it is, so nothing else may pass.
+fn is_code(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_CODE_BYTES && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Prints a link with a one-time code.
@@ -49,7 +56,11 @@ pub(crate) fn main(settings: &Settings) -> anyhow::Result<bool> {
         )
     })?;
     let code = match asked {
-        Ok(made) => made.code,
+        Ok(made) if is_code(made.code.expose()) => made.code,
+        Ok(_) => bail!(
+            "{} answered with no dashboard code\nis it a Leasehold daemon of this version? `leasehold doctor` shows",
+            session.url
+        ),
         Err(problem) => bail!("{} refuses: {}", session.url, problem.detail),
     };
     let link = leasehold_server::dashboard_url(&client.describe(), code.expose());

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use anyhow::bail;
 use clap::Args;
 use leasehold_core::shell::quote;
 use leasehold_plane::Settings as PlaneSettings;
@@ -44,24 +45,45 @@ pub(crate) fn main(settings: &Settings, args: &DevArgs) -> anyhow::Result<bool> 
         replica: true,
         pass_env: args.pass_env.clone(),
     };
+    if !args.listen.ip().is_loopback() {
+        bail!(
+            "`dev` runs commands as you and has no identities, so it listens on this machine only, not on {}\n             for other machines: `leasehold serve --listen {} --tokens FILE --tls-cert FILE --tls-key FILE`",
+            args.listen.ip(),
+            args.listen
+        );
+    }
     let mut config = Config::new(args.listen);
     config.state_dir = Some(Settings::daemon_folder()?);
     let setup = DaemonSetup { url, policies: settings.policy_file(), plane: Some(plane), config };
     setup.run(|ready| {
-        let (address, json) = (ready.url, "-H 'content-type: application/json'");
-        let dashboard = ready.dashboard.unwrap_or_else(|| address.clone());
+        let (url, json) = (ready.url, "-H 'content-type: application/json'");
+        // `[::1]` would be a pattern of file names.
+        let (address, locks, jobs) = (
+            quote(&url),
+            quote(&format!("{url}/v1/locks/demo/acquire")),
+            quote(&format!("{url}/v1/jobs/commands")),
+        );
+        let dashboard = dashboard_text(ready.dashboard, &address, crate::output::is_terminal());
         // From a file: every user of the machine can read the arguments of curl.
         let token = ready.owner_token.map(|files| quote(&format!("@{}", files.header().display())));
         let token = token.map_or_else(String::new, |file| format!("-H {file} "));
         let text = format!(
-            "Leasehold is at {address}, on {store}. Ctrl-C ends it.\n\
-             The dashboard, for your own user; this link works once: {dashboard}\n\n\
+            "Leasehold is at {url}, on {store}. Ctrl-C ends it.\n\
+             The dashboard, for your own user{dashboard}\n\n\
              Three things to try in another terminal:\n  \
              leasehold --store {address} run demo -- sh -c 'echo fence $LEASEHOLD_FENCE; sleep 30'\n  \
-             curl -si {address}/v1/locks/demo/acquire {token}{json} -d '{{\"holder\":\"me\"}}'\n  \
-             curl -s {address}/v1/jobs/commands {token}{json} -d '{{\"work\":{{\"exec\":[\"date\"]}}}}'\n"
+             curl -si {locks} {token}{json} -d '{{\"holder\":\"me\"}}'\n  \
+             curl -s {jobs} {token}{json} -d '{{\"work\":{{\"exec\":[\"date\"]}}}}'\n"
         );
         // The daemon serves even if standard output is closed.
         let _ = crate::output::script_stdout().write_all(text.as_bytes());
     })
+}
+
+/// How the dashboard is opened. A link opens it for whoever reads it first, so it must not stay in a file or a log.
+fn dashboard_text(link: Option<String>, address: &str, on_terminal: bool) -> String {
+    match link.filter(|_| on_terminal) {
+        Some(link) => format!("; this link works once: {link}"),
+        None => format!(": run `leasehold --store {address} dashboard`"),
+    }
 }

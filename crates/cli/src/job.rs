@@ -13,7 +13,9 @@ use crate::config::Settings;
 use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
 use crate::plane::client::JobHistory;
-use crate::plane::print::{age_text, event_field, or_dash, print_json, print_line, print_list, print_table};
+use crate::plane::print::{
+    age_text, event_field, or_dash, print_id, print_json, print_line, print_list, print_table,
+};
 
 /// Arguments of `leasehold job`.
 #[derive(Debug, Args)]
@@ -164,7 +166,7 @@ pub(crate) fn main(settings: &Settings, args: JobArgs) -> anyhow::Result<bool> {
                 if repeated {
                     print_message(&format!("it was submitted before and is {}", job.state));
                 }
-                print_line(&job.id)?;
+                print_id(&job.id)?;
                 Ok(true)
             })
         }
@@ -189,7 +191,7 @@ pub(crate) fn main(settings: &Settings, args: JobArgs) -> anyhow::Result<bool> {
             Ok(true)
         }),
         JobCommand::Retry { id } => plane.run(settings, async |plane| {
-            print_line(&plane.retry(&id).await?.id)?;
+            print_id(&plane.retry(&id).await?.id)?;
             Ok(true)
         }),
     }

@@ -1,10 +1,11 @@
 //! `leasehold man`: the manual, generated from the clap definition.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Command, CommandFactory};
+use leasehold_core::atomic_file::{self, FileAccess};
 
 use crate::args::Cli;
 use crate::reference;
@@ -39,7 +40,7 @@ pub(crate) fn main(args: &ManArgs) -> anyhow::Result<bool> {
     if let Some(folder) = &args.to {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        clap_mangen::generate_to(Cli::command(), folder)
+        write_pages(&all, folder)
             .with_context(|| format!("cannot write the manual into {}", folder.display()))?;
         return Ok(true);
     }
@@ -62,4 +63,14 @@ pub(crate) fn main(args: &ManArgs) -> anyhow::Result<bool> {
     }
     clap_mangen::Man::new(command).render(&mut out)?;
     Ok(true)
+}
+
+/// Writes one page for the command and each verb below it: `leasehold-job-submit.1`.
+fn write_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
+    let page = clap_mangen::Man::new(command.clone());
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    atomic_file::replace(&folder.join(page.get_filename()), FileAccess::Umask, &text)?;
+    let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    visible.into_iter().try_for_each(|verb| write_pages(verb, folder))
 }

@@ -27,6 +27,11 @@ pub(crate) fn script_stdout() -> StdoutLock<'static> {
     std::io::stdout().lock()
 }
 
+/// Opens standard output for text that a program reads back: as it is, unless people read it on a terminal.
+pub(crate) fn filter_stdout() -> Box<dyn Write> {
+    if is_terminal() { Box::new(stdout()) } else { Box::new(script_stdout()) }
+}
+
 pub(crate) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }

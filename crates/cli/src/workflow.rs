@@ -15,7 +15,9 @@ use crate::config::Settings;
 use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
 use crate::plane::client::{PlaneClient, PlaneResult, RunTimeline};
-use crate::plane::print::{age_text, event_field, or_dash, print_json, print_line, print_list, print_table};
+use crate::plane::print::{
+    age_text, event_field, or_dash, print_id, print_json, print_line, print_list, print_table,
+};
 
 /// Between two reads of a run by `watch`.
 const RUN_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -136,7 +138,7 @@ pub(crate) fn main(settings: &Settings, args: WorkflowArgs) -> anyhow::Result<bo
             };
             let start = StartRunRequest { workflow: name, id, org, input, key };
             plane.run(settings, async |plane| {
-                print_line(&plane.start(start).await?.id)?;
+                print_id(&plane.start(start).await?.id)?;
                 Ok(true)
             })
         }

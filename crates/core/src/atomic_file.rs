@@ -2,11 +2,15 @@
 //!
 //! A predictable temporary name in a folder that others can write is a trap: a link planted there would lead the write
 //! to another file. Names here are random, and creation fails if anything has the name.
+//!
+//! Names below `/dev` and `/proc` are streams and devices of the machine (`/dev/stdout`). They are written to and never
+//! renamed: for root, a rename would replace them for every process.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
-use std::path::Path;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -103,6 +107,27 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
 
+/// Tries whether [`replace`] can write a file of this name, and leaves nothing behind.
+///
+/// # Errors
+/// As [`replace`].
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    if let Some(folder) = device_folder(path)? {
+        return open_device(&folder, path).map(drop);
+    }
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let temporary = temporary_name(path);
+    drop(create(&temporary, FileAccess::Private)?);
+    fs::remove_file(&temporary)
+}
+
+// In the same folder: a rename is atomic only within one file system.
+fn temporary_name(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".leasehold-{:032x}", OsRandom.wide()))
+}
+
 /// Like [`replace`], for content that is written piece by piece.
 ///
 /// # Errors
@@ -112,11 +137,10 @@ pub fn replace_with(
     access: FileAccess,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    if is_output_device(path) {
-        return write(&mut OpenOptions::new().write(true).open(path)?);
+    if let Some(folder) = device_folder(path)? {
+        return write(&mut open_device(&folder, path)?);
     }
-    // In the same folder: a rename is atomic only within one file system.
-    let temporary = path.with_file_name(format!(".leasehold-{:032x}", OsRandom.wide()));
+    let temporary = temporary_name(path);
     let mut file = create(&temporary, access)?;
     let written = (|| {
         if access != FileAccess::Private
@@ -142,11 +166,29 @@ fn file_metadata(path: &Path) -> Option<fs::Metadata> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)
 }
 
-/// `/dev/stdout`, `/dev/null` and the pipes of `>(command)`: they cannot be replaced by a rename.
-fn is_output_device(path: &Path) -> bool {
-    let is_stream = |meta: fs::Metadata| meta.file_type().is_char_device() || meta.file_type().is_fifo();
-    // Only below /dev: elsewhere a planted link could name a device.
-    path.starts_with("/dev") && fs::metadata(path).is_ok_and(is_stream)
+/// The real folder of a name below `/dev` or `/proc`; `None` for all other names. Only the folder counts: elsewhere a
+/// planted link could name a device.
+fn device_folder(path: &Path) -> io::Result<Option<PathBuf>> {
+    let folder = folder_of(path).canonicalize()?;
+    // Shared memory is a folder of ordinary files.
+    let is_device =
+        (folder.starts_with("/dev") && !folder.starts_with("/dev/shm")) || folder.starts_with("/proc");
+    Ok(is_device.then_some(folder))
+}
+
+/// Opens a device or a stream for writing. It is not created.
+fn open_device(folder: &Path, path: &Path) -> io::Result<File> {
+    // Opened by name, standard output as a file would be written at a position of its own, over what it has already.
+    let standard = match (folder.to_str(), path.file_name().and_then(|name| name.to_str())) {
+        (Some("/dev"), Some("stdout")) => Some(io::stdout().as_fd().try_clone_to_owned()?),
+        (Some("/dev"), Some("stderr")) => Some(io::stderr().as_fd().try_clone_to_owned()?),
+        _ => None,
+    };
+    match standard {
+        Some(stream) => Ok(File::from(stream)),
+        // A file behind `/dev/fd/3` belongs to the shell that opened it: nothing in it is overwritten.
+        None => OpenOptions::new().append(true).open(path),
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +279,32 @@ mod tests {
         let mut text = String::new();
         std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
         assert_eq!(text, "x");
+    }
+
+    /// Finding 20 of the security review: for root, a rename would replace `/dev/stdout` of the whole machine.
+    #[test]
+    fn finding_20_below_dev_nothing_is_replaced() {
+        use std::os::fd::AsRawFd;
+        // A regular file behind the name, as in `--metrics-file /dev/stdout > file`.
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("out")).unwrap();
+        for below in ["/dev/fd", "/proc/self/fd", "/dev/../dev/fd"] {
+            let path = format!("{below}/{}", file.as_raw_fd());
+            replace(Path::new(&path), FileAccess::WorldReadable, b"x\n").unwrap();
+        }
+        assert_eq!(fs::read_to_string(folder.path().join("out")).unwrap(), "x\nx\nx\n");
+        for path in ["/dev/stdout", "/dev/null", "/dev/pts/0", "/proc/self/fd/1"] {
+            assert!(
+                device_folder(Path::new(path)).is_ok_and(|folder| folder.is_some()) || path == "/dev/pts/0",
+                "{path}"
+            );
+        }
+        assert!(replace(Path::new("/dev/leasehold no such device"), FileAccess::Umask, b"x").is_err());
+        // Ordinary files below /dev.
+        let shared = tempfile::tempdir_in("/dev/shm").unwrap();
+        replace(&shared.path().join("a"), FileAccess::Umask, b"one").unwrap();
+        replace(&shared.path().join("a"), FileAccess::Umask, b"two").unwrap();
+        assert_eq!(fs::read_to_string(shared.path().join("a")).unwrap(), "two");
     }
 
     #[test]

@@ -89,7 +89,12 @@ impl Locks {
     /// Selects a class. Each acquire looks the class up again, so a policy change applies at once.
     #[must_use]
     pub fn class(&self, class: &str) -> ClassLocks {
-        ClassLocks { inner: Arc::clone(&self.inner), class: class.into(), options: RequestOptions::default() }
+        ClassLocks {
+            inner: Arc::clone(&self.inner),
+            class: class.into(),
+            options: RequestOptions::default(),
+            existing_names: false,
+        }
     }
 
     /// Acquires the lock that the request describes.
@@ -165,6 +170,7 @@ pub struct ClassLocks {
     inner: Arc<ClientInner>,
     class: Arc<str>,
     options: RequestOptions,
+    existing_names: bool,
 }
 
 impl ClassLocks {
@@ -186,6 +192,15 @@ impl ClassLocks {
     #[must_use]
     pub fn stop_grace(mut self, grace: Duration) -> Self {
         self.options.stop_grace = Some(grace);
+        self
+    }
+
+    /// Accepts names with invisible characters. For programs whose stored documents are locked by their ids: an id
+    /// that was accepted before such names were refused must stay usable. New ids are the program's to check, with
+    /// [`Name::check_visible`].
+    #[must_use]
+    pub fn existing_names(mut self) -> Self {
+        self.existing_names = true;
         self
     }
 
@@ -240,6 +255,7 @@ impl ClassLocks {
             options: self.options,
             token: None,
             token_source: None,
+            existing_name: self.existing_names,
         })
     }
 }

@@ -232,6 +232,8 @@ impl Keeper {
                     })
                     .clone();
                 let request = AcquireRequest::new(entry.name.clone(), token, class.ttl)
+                    // Whether it may be acquired was checked when the hold began.
+                    .with_existing_names(true)
                     .with_lock_delay(class.release.lock_delay)
                     .with_floor(self.context.floors.get(&entry.name));
                 store_call::heal(

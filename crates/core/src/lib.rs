@@ -57,6 +57,7 @@ pub mod acquire;
 pub mod adapter;
 mod admin;
 pub mod atomic_file;
+pub mod bounded_read;
 // The next one, `gate` and `life` are public for simulators and their tests only: they may change in any release.
 #[doc(hidden)]
 pub mod breaker;

@@ -27,6 +27,8 @@ pub struct Request {
     /// Makes the tokens of later leases of the same hold, for the same callers. `None` makes random
     /// tokens.
     pub token_source: Option<Arc<dyn TokenSource>>,
+    /// The name may contain invisible characters; see [`ClassLocks::existing_names`](crate::ClassLocks::existing_names).
+    pub existing_name: bool,
 }
 
 /// The source of tokens for re-acquired leases. A hold that lost its lease, or never had one,
@@ -58,6 +60,7 @@ impl Request {
             options: RequestOptions::default(),
             token: None,
             token_source: None,
+            existing_name: false,
         })
     }
 

@@ -101,7 +101,8 @@ impl FencedWriter {
     }
 
     pub(crate) async fn acquire(&self, locks: &ClassLocks, name: Name) -> Result<Hold, PlaneError> {
-        match locks.acquire(name).await? {
+        // Documents stored before invisible characters were refused must still run, and be cancelled.
+        match locks.clone().existing_names().acquire(name).await? {
             Acquired::Held(hold) => Ok(hold),
             Acquired::Busy(busy) => Err(PlaneError::Busy {
                 code: ErrorCode::Busy,

@@ -257,7 +257,7 @@ fn examine_database(path: &Path, out: &mut Examination) -> rusqlite::Result<()> 
         out.add_finding(Finding::breaks(
             "sqlite.journal",
             format!("the journal mode is {journal}, not wal: readers hold up holders that renew, and a step may be lost"),
-            format!("run sqlite3 {} 'PRAGMA journal_mode = WAL'", path.display()),
+            format!("run sqlite3 {} 'PRAGMA journal_mode = WAL'", shell::quote(&path.display().to_string())),
         ));
     }
     // The median of several reads: the cost of a step without its write.

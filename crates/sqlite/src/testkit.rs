@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::rng::Random;
+use leasehold_core::shell::quote;
 use leasehold_core::testbed::{
     DRILLABLE_MARK, StoreFault, Testbed, TestbedError, TestbedFactory, TestbedInfo, TestbedSetup,
     random_share,
@@ -48,7 +49,8 @@ impl TestbedFactory for SqliteTestbeds {
             .and_then(|db| db.table_exists(None, DRILLABLE_MARK))
             .map_err(|error| TestbedError::Store(format!("{options}: {error}")))?;
         if !marked {
-            let how = format!("sqlite3 {} 'CREATE TABLE \"{DRILLABLE_MARK}\" (why TEXT)'", path.display());
+            let file = quote(&path.display().to_string());
+            let how = format!("sqlite3 {file} 'CREATE TABLE \"{DRILLABLE_MARK}\" (why TEXT)'");
             return Err(TestbedError::not_marked(&options.to_string(), &how));
         }
         Ok(Box::new(SqliteTestbed::new(path, url.to_owned())))

@@ -6,7 +6,7 @@
 //! stuck; if the pipe closes, leasehold is dead. In both cases the guardian ends the command: TERM, then
 //! KILL before the lease expires.
 //!
-//! Orders, one per line: `group PGID`, `until DEADLINE KILL` (nanoseconds of the boot clock), `open` (no
+//! Orders, one per line: `group PGID START` (the start of its leader, as in `/proc`), `until DEADLINE KILL` (nanoseconds of the boot clock), `open` (no
 //! deadline: the class lets work continue), `stop` (end the command now), `done`. Replies: `set` (to
 //! `group`), `acted`, `quiet` (to `done`: it never acted). See ADR 9.
 
@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid};
 
 use crate::helper_process::FAILED;
-use crate::process_tree::ProcessTree;
+use crate::process_tree::{Process, ProcessTree};
 
 /// Between two checks whether the signalled processes have ended; doubled from the first to the second. A check reads all of
 /// /proc: many guardians that check too often would keep the processor from the commands that they end.
@@ -57,6 +57,7 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>, report: fn(&str)) 
         name: name.clone(),
         report,
         group: None,
+        leader_start: None,
         term_and_kill_at: None,
         unparsed: Vec::new(),
     };
@@ -73,6 +74,7 @@ struct Guardian {
     name: String,
     report: fn(&str),
     group: Option<Pid>,
+    leader_start: Option<u64>,
     /// When to send TERM, and when to send KILL.
     term_and_kill_at: Option<(Moment, Moment)>,
     /// Bytes from the pipe that are not a complete line yet.
@@ -136,36 +138,27 @@ impl Guardian {
         let Some(group) = self.group else { return };
         let tree = ProcessTree {
             group,
+            leader_start: self.leader_start,
             root,
             exclude: Some(getpid()),
             // While leasehold adopts orphans, descent finds every process, and no environment has to be read.
             run_id: root.is_none().then(|| self.run_id.clone()),
         };
-        let mut members = Vec::new();
+        let mut last_seen = None;
         if BootClock.now() < kill {
             tree.terminate();
             let mut interval = MIN_EXIT_POLL_INTERVAL;
             while BootClock.now() < kill {
-                members = tree.members();
+                let members = tree.members();
                 if members.iter().all(|member| member.dead) {
                     return;
                 }
+                last_seen = Some(members);
                 sleep(interval.min(kill.since(BootClock.now())));
                 interval = (interval * 2).min(MAX_EXIT_POLL_INTERVAL);
             }
-        } else {
-            members = tree.members();
         }
-        // The lease is about to expire: kill what was seen last, and look for the rest afterwards.
-        tree.signal_members(&members, Signal::KILL);
-        for _ in 0..MAX_KILL_ROUNDS {
-            members = tree.members();
-            if members.iter().all(|member| member.dead) {
-                return;
-            }
-            tree.signal_members(&members, Signal::KILL);
-            sleep(MIN_EXIT_POLL_INTERVAL);
-        }
+        kill_tree(&tree, last_seen.as_deref(), || tree.members());
     }
 
     /// Waits at most this long for commands and applies them.
@@ -201,6 +194,7 @@ impl Guardian {
                 Some("group") => {
                     let group = number().and_then(|pid| i32::try_from(pid).ok());
                     self.group = group.and_then(Pid::from_raw);
+                    self.leader_start = number();
                     send_reply("set");
                 }
                 Some("until") => {
@@ -219,6 +213,24 @@ impl Guardian {
     }
 }
 
+/// Sends KILL until no process is left. `list` finds the processes of the tree; it reads all of /proc.
+fn kill_tree(tree: &ProcessTree, last_seen: Option<&[Process]>, mut list: impl FnMut() -> Vec<Process>) {
+    // The lease is about to expire: kill what was seen last, and look for the rest afterwards. On a machine with many
+    // processes a listing takes longer than the time that is left.
+    match last_seen {
+        Some(members) => tree.signal_members(members, Signal::KILL),
+        None => drop(tree.signal_group(Signal::KILL)),
+    }
+    for _ in 0..MAX_KILL_ROUNDS {
+        let members = list();
+        if members.iter().all(|member| member.dead) {
+            return;
+        }
+        tree.signal_members(&members, Signal::KILL);
+        sleep(MIN_EXIT_POLL_INTERVAL);
+    }
+}
+
 /// Sends a reply. If leasehold is dead or stopped the write fails, and nothing depends on it.
 fn send_reply(word: &str) {
     let mut out = std::io::stdout().lock();
@@ -229,4 +241,35 @@ fn sleep(time: Duration) {
     let time =
         Timespec { tv_sec: time.as_secs().try_into().unwrap_or(1), tv_nsec: time.subsec_nanos().into() };
     let _ = rustix::thread::nanosleep(&time);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+
+    use super::*;
+    use crate::process_tree::start_time;
+
+    /// Finding 16 of the security review: a listing of all processes takes time that the lease may not have.
+    #[test]
+    fn finding_16_kill_does_not_wait_for_a_listing() {
+        let mut child = std::process::Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let group = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let tree =
+            ProcessTree { group, leader_start: start_time(group), root: None, exclude: None, run_id: None };
+        let mut killed_first = None;
+        kill_tree(&tree, None, || {
+            // KILL takes effect within moments, or was not sent.
+            for _ in 0..400 {
+                if tree.members().iter().all(|member| member.dead) {
+                    break;
+                }
+                sleep(MIN_EXIT_POLL_INTERVAL);
+            }
+            killed_first.get_or_insert(tree.members().iter().all(|member| member.dead));
+            tree.members()
+        });
+        child.wait().unwrap();
+        assert_eq!(killed_first, Some(true));
+    }
 }

@@ -15,6 +15,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use crate::error::SuperviseError;
 use crate::helper_process::{GUARDIAN_ROLE, HELPER_ARGUMENT};
+use crate::process_tree::ProcessTree;
 
 // The guardian only answers commands, so only an overloaded machine takes longer.
 const GUARDIAN_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,8 +91,9 @@ impl GuardianClient {
     }
 
     /// Makes the guardian watch this group. Returns after it has confirmed, in a session of its own.
-    pub(crate) async fn watch_group(&mut self, group: Pid) -> Result<(), SuperviseError> {
-        self.pipe.send(&format!("group {}\n", group.as_raw_nonzero()));
+    pub(crate) async fn watch_group(&mut self, tree: &ProcessTree) -> Result<(), SuperviseError> {
+        let start = tree.leader_start.map_or_else(String::new, |start| format!(" {start}"));
+        self.pipe.send(&format!("group {}{start}\n", tree.group.as_raw_nonzero()));
         let limit = BootClock.now() + GUARDIAN_REPLY_TIMEOUT;
         match run_until(&BootClock, limit, self.next_reply()).await {
             Some(Some(reply)) if reply == "set" => Ok(()),
@@ -106,10 +108,14 @@ impl GuardianClient {
     }
 
     /// Replaces a dead guardian. Clones of its [`GuardianPipe`] write to the new one.
-    pub(crate) async fn restart(&mut self, spec: &GuardianSpec, group: Pid) -> Result<(), SuperviseError> {
+    pub(crate) async fn restart(
+        &mut self,
+        spec: &GuardianSpec,
+        tree: &ProcessTree,
+    ) -> Result<(), SuperviseError> {
         let _ = self.child.try_wait();
         let mut new = Self::start(spec)?;
-        new.watch_group(group).await?;
+        new.watch_group(tree).await?;
         // Swap the descriptor inside the shared pipe, so that existing clones reach the new guardian.
         std::mem::swap(&mut *self.pipe.lock(), &mut *new.pipe.lock());
         new.pipe = self.pipe.clone();

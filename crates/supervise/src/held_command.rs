@@ -13,7 +13,7 @@ use crate::controls::Controls;
 use crate::deadline_forwarder::{DeadlineForwarder, Deadlines};
 use crate::error::SuperviseError;
 use crate::guardian_client::{GuardianClient, GuardianSpec};
-use crate::process_tree::ProcessTree;
+use crate::process_tree::{ProcessTree, start_time};
 use crate::supervisor::{CommandEnd, OwnedProcesses, Supervised};
 
 // Two commands may start in the same nanosecond.
@@ -79,6 +79,8 @@ impl<'a> HeldCommand<'a> {
         let mut processes = OwnedProcesses {
             tree: ProcessTree {
                 group: child.group,
+                // The child is not reaped before the supervision ends, so this is its own start.
+                leader_start: start_time(child.group),
                 root: sole_root,
                 exclude: guardian.as_ref().and_then(GuardianClient::pid),
                 run_id: sole_root.is_none().then_some(run_id),
@@ -90,7 +92,7 @@ impl<'a> HeldCommand<'a> {
         let mut forwarder = None;
         if let Some(guardian) = &mut processes.guardian {
             // The guardian must know the group before the gate opens.
-            guardian.watch_group(child.group).await?;
+            guardian.watch_group(&processes.tree).await?;
             forwarder = Some(DeadlineForwarder::start(&deadlines, guardian.pipe(), grace));
         }
         let mut held = Self { child, guardian_spec, forwarder, deadlines, holds, grace, processes };

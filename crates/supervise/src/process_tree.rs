@@ -23,6 +23,8 @@ pub const RUN_ID_VARIABLE: &str = "LEASEHOLD_RUN";
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessTree {
     pub(crate) group: Pid,
+    /// When the group's leader started. A leader of the same number with another start is a stranger, and so is its group.
+    pub(crate) leader_start: Option<u64>,
     /// A process all of whose descendants belong to the tree: `leasehold run`, while it lives.
     pub(crate) root: Option<Pid>,
     /// A descendant that does not belong to the tree: the guardian.
@@ -40,18 +42,28 @@ impl ProcessTree {
 
     /// Sends a signal to the group while its leader exists, and to the members that the group does not reach.
     pub(crate) fn signal_members(&self, members: &[Process], signal: Signal) {
-        // While the leader exists, as a zombie too, the kernel gives its number to no other group. After it was
-        // reaped, the number may belong to a stranger.
-        let leader_exists = members.iter().any(|member| member.pid == self.group);
-        if leader_exists {
-            // ESRCH: already dead.
-            let _ = kill_process_group(self.group, signal);
-        }
+        let leader_exists = self.signal_group(signal);
         for member in members {
             if member.group != self.group || !leader_exists {
                 let _ = kill_process(member.pid, signal);
             }
         }
+    }
+
+    /// Sends a signal to the group, without a look at other processes. Returns whether the group's leader exists.
+    pub(crate) fn signal_group(&self, signal: Signal) -> bool {
+        // While the leader exists, as a zombie too, the kernel gives its number to no other group. After it was
+        // reaped, the number may belong to a stranger.
+        let leader_exists = read_process(self.group).is_some_and(|leader| self.is_leader(&leader));
+        if leader_exists {
+            // ESRCH: already dead.
+            let _ = kill_process_group(self.group, signal);
+        }
+        leader_exists
+    }
+
+    fn is_leader(&self, process: &Process) -> bool {
+        process.pid == self.group && self.leader_start.is_some() && process.started == self.leader_start
     }
 
     /// Sends TERM, then CONT: a stopped process handles TERM only after it continues.
@@ -68,10 +80,12 @@ impl ProcessTree {
     pub(crate) fn members(&self) -> Vec<Process> {
         let all = processes();
         let parents: HashMap<_, _> = all.iter().map(|process| (process.pid, process.parent)).collect();
+        // The number is reused only after all processes of the command's own group have ended.
+        let is_strangers = all.iter().any(|process| process.pid == self.group && !self.is_leader(process));
         // `root` is an ancestor, not a member.
         let known: HashSet<_> = all
             .iter()
-            .filter(|process| process.group == self.group || self.has_run_id(process))
+            .filter(|process| (process.group == self.group && !is_strangers) || self.has_run_id(process))
             .map(|process| process.pid)
             .collect();
         all.into_iter().filter(|process| self.is_member(process.pid, &known, &parents)).collect()
@@ -111,6 +125,18 @@ pub(crate) struct Process {
     pub(crate) group: Pid,
     /// Ended, but not yet collected by its parent.
     pub(crate) dead: bool,
+    /// When it started, in clock ticks since the machine's start.
+    pub(crate) started: Option<u64>,
+}
+
+/// When a process started; `None` if it is gone, or another user's on a machine that hides those.
+pub(crate) fn start_time(pid: Pid) -> Option<u64> {
+    read_process(pid)?.started
+}
+
+fn read_process(pid: Pid) -> Option<Process> {
+    let number = pid.as_raw_nonzero().get();
+    parse_stat(number, &fs::read_to_string(format!("/proc/{number}/stat")).ok()?)
 }
 
 /// Every process that `/proc` shows to this user.
@@ -121,12 +147,13 @@ pub(crate) fn processes() -> Vec<Process> {
     entries
         .filter_map(|entry| {
             let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            parse_stat(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+            read_process(Pid::from_raw(pid)?)
         })
         .collect()
 }
 
-// The line is `pid (name) state ppid pgrp …`. The name may contain parentheses, so split at the last one.
+// The line is `pid (name) state ppid pgrp …`, the start is its field 22. The name may contain parentheses, so split at the
+// last one.
 fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -138,6 +165,7 @@ fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
         parent: id(fields.next()?),
         group: id(fields.next()?)?,
         dead: matches!(state, "Z" | "X"),
+        started: fields.nth(16).and_then(|ticks| ticks.parse().ok()),
     })
 }
 
@@ -162,14 +190,21 @@ mod tests {
         use std::os::unix::process::CommandExt;
         let mut stranger = std::process::Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
         let group = Pid::from_raw(i32::try_from(stranger.id()).unwrap()).unwrap();
-        let tree = ProcessTree { group, root: None, exclude: None, run_id: None };
-        // What a listing shows after the leader was reaped: no process of this number.
-        tree.signal_members(&[], Signal::KILL);
+        let started = start_time(group).unwrap();
+        let tree =
+            |start| ProcessTree { group, leader_start: start, root: None, exclude: None, run_id: None };
+        // The number was given to the stranger after the command's own leader had been reaped.
+        let reused = tree(Some(started - 1));
+        reused.signal(Signal::KILL);
+        let signalled = reused.signal_group(Signal::KILL) || tree(None).signal_group(Signal::KILL);
         let listed = processes().into_iter().find(|process| process.pid == group).unwrap();
-        let survived = !listed.dead && stranger.try_wait().unwrap().is_none();
-        tree.signal(Signal::KILL);
+        let survived = !listed.dead && stranger.try_wait().unwrap().is_none() && !signalled;
+        let found = (reused.members().len(), tree(Some(started)).members().len());
+        // The same call reaches the group that it knows.
+        assert!(tree(Some(started)).signal_group(Signal::KILL));
         stranger.wait().unwrap();
         assert!(survived);
+        assert_eq!(found, (0, 1));
     }
 
     #[test]

@@ -219,10 +219,9 @@ impl<'a> Supervised<'a> {
     /// Replaces a dead guardian: it is what ends the command if this process cannot.
     async fn replace_guardian(&mut self) {
         self.restarts += 1;
-        let group = self.processes.tree.group;
         let replaced = match (&mut self.processes.guardian, &self.guardian_spec) {
             (Some(guardian), Some(spec)) if self.restarts <= MAX_GUARDIAN_RESTARTS => {
-                guardian.restart(spec, group).await
+                guardian.restart(spec, &self.processes.tree).await
             }
             _ => Err(SuperviseError::GuardianRestarts(MAX_GUARDIAN_RESTARTS)),
         };

@@ -9,3 +9,9 @@ export function quote(text: string): string {
 export function quoteArgument(text: string): string {
   return `${text.startsWith('-') ? '-- ' : ''}${quote(text)}`;
 }
+
+/** The name of the owner token's files: the address that the daemon listens on, and not the name that the browser was given. */
+export function ownerFile(at: { protocol: string; hostname: string; port: string }): string {
+  const host = at.hostname === 'localhost' ? '127.0.0.1' : at.hostname;
+  return `${host}:${at.port || (at.protocol === 'https:' ? '443' : '80')}`;
+}

@@ -20,7 +20,7 @@ Exit codes: 0 advice given and the takeover target (if any) can be met, 1 it can
 Examples:
   leasehold advise scheduler --from held.txt --slo 30s
   leasehold advise scheduler --from http://127.0.0.1:7420
-  curl -s http://127.0.0.1:7420/metrics | leasehold advise scheduler --from -
+  curl -s -H @metrics.header https://locks.example/metrics | leasehold advise scheduler --from -
   leasehold advise scheduler --p99 18s --jitter 4s --guard 2s
   leasehold advise scheduler --from held.txt --what-if ttl=12s
   leasehold advise scheduler --from held.txt --write | patch -p1")]

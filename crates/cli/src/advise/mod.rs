@@ -50,7 +50,7 @@ pub(crate) fn main(settings: &Settings, args: &AdviseArgs) -> anyhow::Result<boo
         atomic_file::replace(path, FileAccess::Umask, page.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut out = crate::output::stdout();
+    let meets_target = advice.slo.is_none_or(|slo| slo.remedy != SloRemedy::FastFail);
     if args.write {
         let file = settings.policy_file().unwrap_or_else(|| DEFAULT_POLICY_FILE.into());
         let before = match std::fs::read_to_string(&file) {
@@ -61,14 +61,23 @@ pub(crate) fn main(settings: &Settings, args: &AdviseArgs) -> anyhow::Result<boo
         let after = change::apply(&before, &args.class, &advice.recommended()).map_err(anyhow::Error::msg)?;
         // Check that the changed policy file loads before printing the diff.
         leasehold::policy::PolicyBook::from_text(&after, &file.display().to_string())?;
-        write!(out, "{}", change::diff(&file.display().to_string(), &before, &after))?;
-    } else if args.output == AdviceFormat::Json {
+        // `patch` must find the lines of the file as they are: with tabs, and with characters that would be escaped.
+        let diff = change::diff(&file.display().to_string(), &before, &after);
+        let mut out = crate::output::filter_stdout();
+        return out
+            .write_all(diff.as_bytes())
+            .and_then(|()| out.flush())
+            .map(|()| meets_target)
+            .map_err(Into::into);
+    }
+    let mut out = crate::output::stdout();
+    if args.output == AdviceFormat::Json {
         writeln!(out, "{:#}", print::advice_document(&args.class, &advice, &forecasts, &evidence))?;
     } else {
         print::write_text(&mut out, &args.class, &advice, &forecasts, &evidence, Some(&marks))?;
     }
     out.flush()?;
-    Ok(advice.slo.is_none_or(|slo| slo.remedy != SloRemedy::FastFail))
+    Ok(meets_target)
 }
 
 /// The advice, and forecasts for the advised plans, the plan in force and those of `--what-if`.
@@ -120,6 +129,12 @@ fn read_from_file(path: &Path, kind: Option<DataKind>, class: &str) -> anyhow::R
     } else {
         text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     }
+    if let Some(problem) = refusal_text(&text) {
+        bail!(
+            "{shown} holds no recorded data but a daemon's refusal: {problem}\n\
+             read it with a token: `--from http://HOST:PORT`, or `curl -H @FILE`"
+        );
+    }
     let kind = kind.unwrap_or_else(|| detect_kind(&text));
     let read = match kind {
         DataKind::Durations => source::parse_durations(&text),
@@ -133,6 +148,13 @@ fn read_from_file(path: &Path, kind: Option<DataKind>, class: &str) -> anyhow::R
         );
     }
     Ok(evidence)
+}
+
+/// The detail of a problem document, which `curl` passes on like an answer.
+fn refusal_text(text: &str) -> Option<String> {
+    let problem: serde_json::Value = serde_json::from_str(text).ok()?;
+    let (status, detail) = (problem.get("status")?.as_u64()?, problem.get("detail")?.as_str()?);
+    Some(format!("{status}: {detail}"))
 }
 
 fn detect_kind(text: &str) -> DataKind {

@@ -2,18 +2,19 @@
 //!
 //! The policy book reads the `[class.NAME]` tables; this module only notes whether there are any.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use leasehold::policy::{CLI_SETTING_KEYS, nearest};
 use leasehold::{Holder, StoreUrl};
+use leasehold_core::bounded_read::read_bounded;
 use toml::de::{DeTable, DeValue};
 
 use super::LayerSettings;
 use super::layers::WithOrigin;
+use super::restricted::Foreign;
 
 // A larger file is no configuration file; the path is probably wrong.
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
@@ -42,17 +43,16 @@ pub(super) struct FileOwner {
 }
 
 impl FileOwner {
-    pub(super) fn of(file: &File) -> std::io::Result<Self> {
-        let meta = file.metadata()?;
-        Ok(Self { uid: meta.uid(), mode: meta.mode() })
+    pub(super) fn of(meta: &Metadata) -> Self {
+        Self { uid: meta.uid(), mode: meta.mode() }
     }
 
     /// Why another user could have written the file; `None` if only this user and root can.
-    pub(super) fn foreign_writer(self) -> Option<&'static str> {
+    pub(super) fn foreign_writer(self) -> Option<Foreign> {
         if self.uid != 0 && self.uid != rustix::process::geteuid().as_raw() {
-            Some("belongs to another user")
+            Some(Foreign::Owner)
         } else if self.mode & 0o022 != 0 {
-            Some("can be written by other users")
+            Some(Foreign::Mode)
         } else {
             None
         }
@@ -65,26 +65,14 @@ impl FileOwner {
 /// The file cannot be read, or a key or value is invalid.
 pub(super) fn read(path: &Path) -> anyhow::Result<Option<ConfigFile>> {
     let shown = path.display();
-    match std::fs::metadata(path) {
+    let file = match read_bounded(path, MAX_CONFIG_BYTES) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => bail!("cannot read {shown}: {error}"),
-        Ok(found) if !found.is_file() => {
-            bail!("{shown} is not a file: name a configuration file, or move it away")
-        }
-        Ok(found) if found.len() > MAX_CONFIG_BYTES => {
-            bail!("{shown} has {} bytes; a configuration file has at most {MAX_CONFIG_BYTES}", found.len())
-        }
-        Ok(_) => {}
-    }
-    let read = || -> std::io::Result<(String, FileOwner)> {
-        // Owner and content of one open file: by name, another file could come between.
-        let file = File::open(path)?;
-        let owner = FileOwner::of(&file)?;
-        let mut text = String::new();
-        file.take(MAX_CONFIG_BYTES).read_to_string(&mut text)?;
-        Ok((text, owner))
+        Err(error) => bail!("cannot read {shown}: {error}\nname a configuration file, or move it away"),
+        Ok(file) => file,
     };
-    let (text, owner) = read().with_context(|| format!("cannot read {shown}"))?;
+    let owner = FileOwner::of(&file.metadata);
+    let text = String::from_utf8(file.bytes)
+        .map_err(|_| anyhow::anyhow!("cannot read {shown}: it is not UTF-8 text; save it as UTF-8"))?;
     let found = parse_config(&text, path)?;
     Ok(Some(ConfigFile { found, text, owner }))
 }

@@ -3,7 +3,7 @@
 //! A store's URL decides where passwords and tokens are sent, and `audit_file` which file is written. A folder's
 //! `leasehold.toml` comes from others, so it may not decide either before the user has read it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use leasehold_core::shell;
@@ -40,7 +40,20 @@ pub(crate) enum DistrustReason {
     /// The folder's file, and it was trusted with other content.
     Changed,
     /// The user's or the system's file, and another user could have written it.
-    ForeignWriter(&'static str),
+    ForeignWriter(Foreign),
+}
+
+/// Why another user could have written a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// It is neither the user's nor root's.
+    Owner,
+    /// Its group or others may write it. A group of the user alone is no exception: members can be added to it.
+    Mode,
+}
+
+fn is_system_file(file: &Path) -> bool {
+    file.starts_with("/etc")
 }
 
 impl DistrustReason {
@@ -48,7 +61,8 @@ impl DistrustReason {
         match self {
             Self::NotTrusted => "is not trusted",
             Self::Changed => "was changed since it was trusted",
-            Self::ForeignWriter(reason) => reason,
+            Self::ForeignWriter(Foreign::Owner) => "belongs to another user",
+            Self::ForeignWriter(Foreign::Mode) => "can be written by its group or by other users",
         }
     }
 }
@@ -66,7 +80,17 @@ impl IgnoredSetting {
             DistrustReason::NotTrusted | DistrustReason::Changed => {
                 format!("leasehold config trust {quoted}")
             }
-            DistrustReason::ForeignWriter(_) => format!("chown \"$(id -u)\" {quoted} && chmod go-w {quoted}"),
+            // Not `chown` to the user: the system's file is root's, and another user's file is read by its owner too.
+            DistrustReason::ForeignWriter(Foreign::Owner) if is_system_file(&file) => {
+                format!("sudo chown root {quoted} && sudo chmod go-w {quoted}")
+            }
+            DistrustReason::ForeignWriter(Foreign::Mode) if is_system_file(&file) => {
+                format!("sudo chmod go-w {quoted}")
+            }
+            DistrustReason::ForeignWriter(Foreign::Owner) => {
+                format!("sudo chown \"$(id -u)\" {quoted} && chmod go-w {quoted}")
+            }
+            DistrustReason::ForeignWriter(Foreign::Mode) => format!("chmod go-w {quoted}"),
         }
     }
 }
@@ -126,5 +150,27 @@ impl Settings {
             );
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finding 2 of the security review.
+    #[test]
+    fn finding_02_the_remedy_does_not_give_the_systems_file_to_a_user() {
+        let remedy = |file: &str, foreign| {
+            let reason = DistrustReason::ForeignWriter(foreign);
+            IgnoredSetting { key: "store", origin: String::new(), file: file.into(), reason }.remedy()
+        };
+        let system = "/etc/leasehold/config.toml";
+        assert_eq!(
+            remedy(system, Foreign::Owner),
+            format!("sudo chown root {system} && sudo chmod go-w {system}")
+        );
+        assert_eq!(remedy(system, Foreign::Mode), format!("sudo chmod go-w {system}"));
+        assert_eq!(remedy("/home/a b/c", Foreign::Mode), "chmod go-w '/home/a b/c'");
+        assert!(remedy("/home/me/c", Foreign::Owner).starts_with("sudo chown \"$(id -u)\" /home/me/c"));
     }
 }

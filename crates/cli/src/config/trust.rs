@@ -130,7 +130,7 @@ impl TrustStore {
 /// A record that only this user can have written.
 fn read_record(path: &Path) -> Option<TrustRecord> {
     let file = File::open(path).ok()?;
-    if FileOwner::of(&file).ok()?.foreign_writer().is_some() {
+    if FileOwner::of(&file.metadata().ok()?).foreign_writer().is_some() {
         return None;
     }
     let mut text = String::new();

@@ -1,6 +1,6 @@
 //! `leasehold drill run` and `leasehold drill all`.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -61,11 +61,8 @@ pub(crate) fn main(global: &GlobalArgs, args: &RunPlan) -> anyhow::Result<bool> 
     }
     for path in [&args.html, &args.json].into_iter().flatten() {
         // Detect an unwritable report before minutes of drills are run.
-        // An existing report stays until the new one is ready.
-        match atomic_file::create(path, FileAccess::Umask) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            created => drop(created.with_context(|| format!("cannot write {}", path.display()))?),
-        }
+        // An existing report stays until the new one is ready, so its folder is tried and not the file.
+        atomic_file::check_writable(path).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let runtime = build_runtime()?;
     let program = WorkerProgram::current()?;

@@ -361,7 +361,8 @@ impl PlaneStoreArg {
             if kept.daemon_url().is_some() {
                 bail!(
                     "--plane-store (LEASEHOLD_PLANE_STORE) names a daemon, {kept}; jobs are kept in a store\n\
-                     to ask a daemon about its jobs, name it with --store {kept}"
+                     to ask a daemon about its jobs, name it with --store {}",
+                    leasehold_core::shell::quote(&kept.to_string())
                 );
             }
             let plane = self.open(settings).await?;

@@ -15,6 +15,14 @@ pub(crate) fn print_line(text: &str) -> anyhow::Result<()> {
     Ok(output::stdout().write_line(text)?)
 }
 
+/// Prints an id. Programs read it back, so only a terminal gets it escaped.
+pub(crate) fn print_id(id: &str) -> anyhow::Result<()> {
+    let mut out = output::filter_stdout();
+    // A daemon's answer may hold a line feed, which would make two ids of one.
+    let id: String = id.chars().filter(|ch| !ch.is_control()).collect();
+    Ok(writeln!(out, "{id}")?)
+}
+
 pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
     // Through a `Value`, whose keys are sorted.
     writeln!(output::stdout(), "{:#}", json!(document))?;
@@ -41,7 +49,7 @@ pub(crate) fn print_list<T: Serialize>(
         ListFormat::Table | ListFormat::Wide => print_table(heads, all.iter().map(row).collect()),
         ListFormat::Json => print_json(&json!({"schema_version": 1, kind: all})),
         ListFormat::Jsonl => all.iter().try_for_each(|one| print_line(&json!(one).to_string())),
-        ListFormat::Name => all.iter().try_for_each(|one| print_line(&row(one).swap_remove(0))),
+        ListFormat::Name => all.iter().try_for_each(|one| print_id(&row(one).swap_remove(0))),
     }
 }
 

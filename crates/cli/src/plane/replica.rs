@@ -68,7 +68,7 @@ pub(crate) struct ReplicaArgs {
     #[arg(long, value_name = "NAME")]
     pass_env: Vec<String>,
     /// Serve the replica's numbers for Prometheus at /metrics, and /healthz, on this address of this machine
-    /// (port 0: any)
+    /// (port 0: any), to every account of the machine
     #[arg(long, value_name = "ADDRESS", env = "LEASEHOLD_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
     /// Write a JSON line to standard output for each note: takeovers, duplicates, redeliveries

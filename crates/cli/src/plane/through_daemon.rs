@@ -9,6 +9,7 @@ use leasehold::http::wire::Problem;
 use leasehold::http::{ApiRequest, DaemonClient};
 use leasehold::policy::duration::human;
 use leasehold::store::{StoreError, StoreErrorKind};
+use leasehold_core::shell::quote;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -88,7 +89,7 @@ impl DaemonPlane {
         // the request needs besides is in the refusal.
         let grant = || {
             if let Some(grant) = &problem.grant {
-                return grant.clone();
+                return first_line(grant);
             }
             let path: Vec<_> = request.path().iter().map(String::as_str).collect();
             let grant = leasehold_server::required_grant(request.method(), &path, request.body());
@@ -116,7 +117,8 @@ impl DaemonPlane {
                 let (right, scope) = grant.split_once(':').unwrap_or((&grant, "*"));
                 anyhow!(
                     "cannot {action}: the daemon at {url} refuses: {detail}\n\
-                     it takes the right {right} on {scope}: ask for a token with `--grant {grant}`"
+                     it takes the right {right} on {scope}: ask for a token with `--grant {}`",
+                    quote(&grant)
                 )
             }
             // A limit of the daemon and no refusal of this request: exit code 2 instead of 1.
@@ -141,8 +143,7 @@ impl DaemonPlane {
     }
 }
 
-/// The first line of a daemon's text, without control characters.
+/// The first line of a daemon's text. What prints it escapes the rest.
 fn first_line(text: &str) -> String {
-    let text = text.lines().next().unwrap_or_default();
-    text.chars().filter(|ch| !ch.is_control()).collect()
+    text.lines().next().unwrap_or_default().to_owned()
 }

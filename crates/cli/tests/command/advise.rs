@@ -82,6 +82,31 @@ fn the_advice_is_a_diff_that_patch_applies_and_the_policy_loads() {
     assert!(fixture.read("leasehold.toml").starts_with("# ours"));
 }
 
+/// Finding 19 of the security review: what is escaped for people is not what `patch` reads.
+#[test]
+fn finding_19_a_diff_for_patch_is_not_escaped() {
+    let fixture = Fixture::sqlite();
+    fixture.write("held.txt", &hold_samples());
+    let ours = "# our\u{ad}s\t\u{fe0f}\n[class.scheduler]\nttl = \"60s\"\n";
+    fixture.write("leasehold.toml", ours);
+    let told = fixture.run(&["advise", "--from", "held.txt", "--jitter", "4s", "--guard", "2s", "--write"]);
+    fixture.write("change.diff", &stdout_of(&told));
+    let mut patch = std::process::Command::new("patch");
+    let patched = patch.args(["-p1", "-i", "change.diff"]).current_dir(fixture.path("")).output().unwrap();
+    assert!(patched.status.success(), "{patched:?} {}", stderr_of(&told));
+    assert!(fixture.read("leasehold.toml").starts_with(&ours.replace("60s", "24s")));
+}
+
+#[test]
+fn a_daemons_refusal_is_not_taken_for_recorded_data() {
+    let fixture = Fixture::sqlite();
+    let refusal = r#"{"type":"about:blank","status":401,"code":"unauthorized","detail":"no token"}"#;
+    fixture.write("refusal", refusal);
+    let told = fixture.run(&["advise", "--from", "refusal"]);
+    assert_eq!(exit_code(&told), 2);
+    assert!(stderr_of(&told).contains("a daemon's refusal: 401: no token"), "{}", stderr_of(&told));
+}
+
 #[test]
 fn insufficient_or_unreadable_data_is_refused_with_a_reason() {
     let fixture = Fixture::sqlite();

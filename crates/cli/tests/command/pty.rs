@@ -75,10 +75,14 @@ fn fixture_with_locks(names: &[&str]) -> Fixture {
     fixture
 }
 
-/// Bash splits words at `:`; names contain one and are completed before and after it.
+/// Bash splits words at `:`; names contain one and are completed before and after it. What was completed is one word,
+/// whatever the shell makes of its characters.
 #[test]
-fn bash_completes_names_with_a_colon() {
-    let fixture = fixture_with_locks(&["job:41", "job:42", "other"]);
+fn finding_18_bash_completes_names_as_one_word() {
+    let hostile = ["sem;touch$IFS\"ran\"", "sub$(touch$IFS\"ran\")", "sta*"];
+    let fixture = fixture_with_locks(&[&["job:41", "job:42", "other"][..], &hostile].concat());
+    fixture.write("sta-file-a", "");
+    fixture.write("sta-file-b", "");
     let mut command = Command::new("bash");
     let bin = Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -104,12 +108,17 @@ fn bash_completes_names_with_a_colon() {
         (&format!("--store={} show job:\t", fixture.store()), "job:4"),
         ("run --class workflow-c\t", "workflow-critical"),
         ("compl\t", "completions"),
+        // Names that the shell would interpret, and one that is a pattern of file names.
+        ("show sem\t", "sem;touch$IFS\"ran\""),
+        ("show sub\t", "sub$(touch$IFS\"ran\")"),
+        ("show sta\t", "sta*"),
     ] {
         let from = bash.output().len();
         // The line is completed, then turned into a `printf` that shows its words one by one.
         bash.type_keys(&format!("leasehold {typed}\x01printf '<%s>' \x05\n"));
         bash.wait_for(from, &format!("<{whole}>"));
     }
+    assert!(!fixture.path("ran").exists());
     // Both candidates if the prefix is ambiguous.
     let from = bash.output().len();
     bash.type_keys("leasehold show job:4\t\t");

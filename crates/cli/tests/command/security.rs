@@ -63,6 +63,7 @@ fn finding_18_a_copied_command_runs_nothing_else() {
 fn serve(status: &'static str, document: Value) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
+    let kind = if status.starts_with("200") { "application/json" } else { "application/problem+json" };
     let answer = move |mut stream: TcpStream| -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
         loop {
@@ -83,7 +84,7 @@ fn serve(status: &'static str, document: Value) -> String {
             let body = document.to_string();
             write!(
                 stream,
-                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             )?;
         }
@@ -140,12 +141,20 @@ fn finding_19_a_daemons_answers_cannot_control_the_terminal() {
         &["policy", "show"],
         &["policy", "history"],
         &["doctor"],
+        &["dashboard"],
     ] {
         let output = fixture.run(args);
         assert!(exit_code(&output) != 0, "{args:?}");
+        let shown = format!("{}{}", stdout_of(&output), stderr_of(&output));
+        assert!(shown.contains("\\u202eall is well"), "{args:?}: {shown}");
         assert_harmless(&format!("{args:?}"), &stderr_of(&output));
         assert_harmless(&format!("{args:?}"), &stdout_of(&output));
     }
+    // The link is printed for programs, as it is: it may hold nothing but a code.
+    let url = serve("200 OK", json!({ "code": format!("0123{HOSTILE}") }));
+    let link = Fixture::with_store(&url).run(&["dashboard"]);
+    assert_eq!((exit_code(&link), stdout_of(&link).as_str()), (2, ""), "{}", stderr_of(&link));
+    assert!(stderr_of(&link).contains("no dashboard code"), "{}", stderr_of(&link));
     let change = json!({"at": HOSTILE, "class": HOSTILE, "change": HOSTILE});
     let url = serve("200 OK", json!({ "changes": [change] }));
     let history = Fixture::with_store(&url).run(&["policy", "history"]);
@@ -181,7 +190,7 @@ fn finding_19_leases_of_a_daemon_are_checked() {
 #[test]
 fn finding_19_only_one_module_opens_standard_output() {
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut folders = vec![source];
+    let mut folders = vec![source.clone()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -193,6 +202,30 @@ fn finding_19_only_one_module_opens_standard_output() {
                 for way in ["io::stdout(", "anstream::stdout", " print!(", "println!(", "eprint"] {
                     assert!(!text.contains(way), "{} uses {way}: use crate::output", path.display());
                 }
+                let file = path.strip_prefix(&source).unwrap().to_str().unwrap();
+                // `stderr().is_terminal()` prints nothing.
+                let errors =
+                    text.matches("io::stderr(").count() - text.matches("io::stderr().is_terminal(").count();
+                let allowed = if file == "log.rs" { 2 } else { usize::from(file == "message.rs") };
+                assert_eq!(errors, allowed, "{file} opens standard error: use crate::message");
+                // Each of these prints only text of this program, checked names, or secrets that it has made.
+                let raw = [
+                    "acquire.rs",
+                    "complete.rs",
+                    "dashboard.rs",
+                    "dev.rs",
+                    "lease.rs",
+                    "man.rs",
+                    "serve/token.rs",
+                ];
+                let uses_raw = text.contains("script_stdout(");
+                assert_eq!(
+                    uses_raw,
+                    raw.contains(&file),
+                    "{file}: script_stdout() is not for text of others"
+                );
+                let filters = ["advise/mod.rs", "plane/print.rs"];
+                assert_eq!(text.contains("filter_stdout("), filters.contains(&file), "{file}");
             }
         }
     }
@@ -289,4 +322,68 @@ fn finding_26_a_look_alike_is_refused_and_an_old_one_can_be_ended() {
     let broken = fixture.run(&["break", old, "--reason", "look-alike", "--force", "--wait", "0s"]);
     assert_eq!(exit_code(&broken), 0, "{}", stderr_of(&broken));
     assert_eq!(exit_code(&fixture.run(&["show", old])), 1);
+}
+
+/// The right that a daemon demands stands in a command to copy.
+#[test]
+fn finding_18_a_demanded_grant_is_quoted() {
+    let fixture = Fixture::sqlite();
+    let problem = json!({"type": "about:blank", "title": "no", "status": 403, "code": "forbidden", "detail": "no",
+                         "grant": "hold:x;touch$IFS'ran'\nleasehold: all is well"});
+    let refused = Fixture::with_store(serve("403 Forbidden", problem)).run(&["job", "get", "x"]);
+    let message = stderr_of(&refused);
+    assert!(!message.contains("all is well"), "{message}");
+    let command = message.split_once("with `--grant ").unwrap().1.trim_end().strip_suffix('`').unwrap();
+    let pasted = paste(&fixture, &format!("leasehold {command}"));
+    assert_eq!(pasted, "hold:x;touch$IFS'ran'\n", "{message}");
+    assert!(!fixture.path("ran").exists());
+}
+
+/// Ids are read back by programs: through a pipe they come as they are. Earlier versions accepted this one.
+#[test]
+fn finding_19_ids_for_programs_are_not_escaped() {
+    let fixture = Fixture::sqlite();
+    assert_eq!(exit_code(&fixture.run(&["job", "submit", "--id", "a", "--pull", "t"])), 0);
+    let shown = stdout_of(&fixture.run(&["job", "get", "a", "-o", "json"]));
+    let mut job: Value = serde_json::from_str(&shown).unwrap();
+    job.as_object_mut().unwrap().remove("history");
+    job["id"] = json!("job:1\u{fe0f}");
+    let submitted = Fixture::with_store(serve("200 OK", job.clone())).run(&["job", "submit", "--pull", "t"]);
+    assert_eq!(stdout_of(&submitted), "job:1\u{fe0f}\n", "{}", stderr_of(&submitted));
+    let url = serve("200 OK", json!({"schema_version": 1, "jobs": [job]}));
+    let listed = Fixture::with_store(url).run(&["job", "list", "-o", "name"]);
+    assert_eq!(stdout_of(&listed), "job:1\u{fe0f}\n", "{}", stderr_of(&listed));
+}
+
+/// A folder's file may name the policy file.
+#[test]
+fn finding_02_a_policy_file_is_a_regular_file() {
+    let fixture = Fixture::sqlite();
+    let made = Command::new("mkfifo").arg(fixture.path("fifo")).status().unwrap();
+    assert!(made.success());
+    for file in ["/dev/zero", "fifo", "."] {
+        fixture.write("leasehold.toml", &format!("policies = \"{file}\"\n"));
+        let mut command = fixture.start(&["policy", "show"]);
+        assert_eq!(command.wait_exit_code(), 2, "{file}: {}", command.stderr());
+        assert!(command.stderr().contains("not a regular file"), "{file}: {}", command.stderr());
+    }
+}
+
+/// A one-time link opens the dashboard for whoever reads it.
+#[test]
+fn finding_08_the_dashboards_link_stays_out_of_files() {
+    let fixture = Fixture::sqlite();
+    let mut dev = fixture.start(&["dev", "--listen", "127.0.0.1:0"]);
+    crate::fixture::eventually("dev to start", || dev.stdout().contains("Three things"));
+    let shown = dev.stdout();
+    dev.signal(rustix::process::Signal::TERM);
+    dev.wait_exit_code();
+    assert!(
+        shown.contains("run `leasehold --store http://127.0.0.1:") && !shown.contains("#code="),
+        "{shown}"
+    );
+    let refused = fixture.run(&["dev", "--listen", "0.0.0.0:0"]);
+    let message = stderr_of(&refused);
+    assert_eq!(exit_code(&refused), 2, "{message}");
+    assert!(message.contains("leasehold serve --listen 0.0.0.0:0 --tokens"), "{message}");
 }

@@ -215,7 +215,7 @@ fn finding_02_the_users_file_must_be_the_users() {
         let refused = run(&fixture, &["run", "x", "true"]);
         assert_eq!(exit_code(&refused), 125, "{}", stderr_of(&refused));
         let message = stderr_of(&refused);
-        assert!(message.contains("can be written by other users"), "{message}");
+        assert!(message.contains("can be written by its group or by other users"), "{message}");
         assert!(message.contains("chmod go-w"), "{message}");
         let listed = run(&fixture, &["list"]);
         assert_eq!(exit_code(&listed), 0);

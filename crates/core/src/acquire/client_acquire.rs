@@ -41,7 +41,9 @@ async fn run_acquire(inner: &Arc<ClientInner>, request: Request, place: CallSite
     let class = request.options.apply(&inner.policies.class(&request.class, started)?)?;
     check_ttl(&class, &inner.context.store.capabilities())?;
     // Before the gate and the store: an invalid name is an error of the caller, which no failure policy covers.
-    request.name.check_visible()?;
+    if !request.existing_name {
+        request.name.check_visible()?;
+    }
     match &request.token {
         Some(token) => token.check_visible()?,
         None => inner.context.holder.check_visible()?,
@@ -70,6 +72,7 @@ async fn run_acquire(inner: &Arc<ClientInner>, request: Request, place: CallSite
     };
     let store_request = AcquireRequest::new(request.name.clone(), token, class.ttl)
         .with_mode(request.mode)
+        .with_existing_names(request.existing_name)
         .with_lock_delay(class.release.lock_delay)
         .with_floor(inner.context.floors.get(&request.name));
     let io = DriverIo {

@@ -1,6 +1,5 @@
 //! The classes in force, and the only place where they change.
 
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -12,6 +11,7 @@ use super::compose::{Drafts, merge_problems, read_drafts, unknown_class_message}
 use super::origin::{Origin, ResolvedClass};
 use super::overrides::parse_field_value;
 use super::state::{PolicySnapshot, PolicyState};
+use crate::bounded_read::read_bounded;
 use crate::clock::Moment;
 use crate::request::RequestOptions;
 use crate::types::InvalidInput;
@@ -227,13 +227,7 @@ pub(crate) fn read_policy_file(path: &Path) -> Result<String, InvalidInput> {
         given: "cannot be read".into(),
         allowed: why,
     };
-    // Checked before reading, so that a huge file is not loaded into memory.
-    let size = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
-    if size > MAX_POLICY_FILE_BYTES {
-        return Err(refuse(format!(
-            "it has {size} bytes; a policy file has at most {MAX_POLICY_FILE_BYTES}"
-        )));
-    }
-    let bytes = fs::read(path).map_err(|error| refuse(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text; save it as UTF-8".into()))
+    // A folder's configuration may name the file: a device has no end, and a FIFO blocks.
+    let file = read_bounded(path, MAX_POLICY_FILE_BYTES).map_err(|error| refuse(error.to_string()))?;
+    String::from_utf8(file.bytes).map_err(|_| refuse("it is not UTF-8 text; save it as UTF-8".into()))
 }

@@ -61,6 +61,8 @@ pub struct AcquireRequest {
     /// If busy, register the token as a waiter for this long; every retry extends the registration.
     /// A lease of several names has no queue: a waiter that holds some of them would block others.
     pub queue: Option<Duration>,
+    /// The names may contain invisible characters: they name something that exists already.
+    pub existing_names: bool,
 }
 
 impl AcquireRequest {
@@ -70,7 +72,9 @@ impl AcquireRequest {
     /// # Errors
     /// A name or the holder contains an invisible character; the message names its code point.
     pub fn check_visible(&self) -> Result<(), InvalidInput> {
-        self.names.as_slice().iter().try_for_each(Name::check_visible)?;
+        if !self.existing_names {
+            self.names.as_slice().iter().try_for_each(Name::check_visible)?;
+        }
         self.token.check_visible()
     }
 
@@ -85,7 +89,15 @@ impl AcquireRequest {
             lock_delay: Duration::ZERO,
             floor: None,
             queue: None,
+            existing_names: false,
         }
+    }
+
+    /// Accepts names with invisible characters. For names of what was stored before such names were refused.
+    #[must_use]
+    pub fn with_existing_names(mut self, existing: bool) -> Self {
+        self.existing_names = existing;
+        self
     }
 
     /// Sets how the names are shared.

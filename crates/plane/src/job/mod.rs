@@ -13,7 +13,9 @@ use subtle::ConstantTimeEq;
 
 pub use change::JobChange;
 pub(crate) use change::{cancel_message, dispatch_message};
-pub(crate) use spec::{DEFAULT_TENANT, check_key, check_new_id, check_tenant_prefix, key_scope, step_job_id};
+pub(crate) use spec::{
+    DEFAULT_TENANT, check_key, check_name, check_new_id, check_tenant_prefix, key_scope, step_job_id,
+};
 pub use spec::{JobSpec, Work, check_payload};
 
 use crate::state::JobState;

@@ -11,6 +11,11 @@ use crate::span::Span;
 
 /// The size limit of a payload as JSON: a job should refer to its data, not carry it.
 const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
+/// Linux executes no program with an argument of 128 KiB or more, its terminating zero included.
+const MAX_ARGUMENT_BYTES: usize = 128 * 1024 - 1;
+/// The size limit of a command. Arguments and variables together may have a quarter of the stack, usually 2 MiB; in a
+/// container with a smaller stack, this still fits.
+const MAX_COMMAND_BYTES: usize = 256 * 1024;
 /// The size limit of an idempotency key, the same as for names.
 const MAX_KEY_BYTES: usize = 512;
 const ALLOWED_ATTEMPTS: std::ops::RangeInclusive<u32> = 1..=100;
@@ -149,6 +154,42 @@ pub(crate) fn check_new_id(spec: &JobSpec) -> Result<(), InvalidInput> {
     Ok(())
 }
 
+/// Checks that `text`, as part of the lock name `name`, can be acquired and looks like no other. Only for new documents:
+/// the plane itself locks what is stored already.
+pub(crate) fn check_name(field: &str, text: &str, name: &str) -> Result<(), InvalidInput> {
+    let checked = Name::new(name).and_then(|name| name.check_visible());
+    checked.map_err(|error| InvalidInput::new(field, text, error.allowed))
+}
+
+/// Checks that the system can execute a command: an accepted job must be able to run.
+fn check_command(argv: &[String]) -> Result<(), InvalidInput> {
+    let refuse = |given: &str, why: String| Err(InvalidInput::new("work.exec", given, why));
+    if argv.first().is_none_or(String::is_empty) {
+        return refuse("[]", "must name a command".to_owned());
+    }
+    for (at, argument) in argv.iter().enumerate() {
+        let long = argument.len();
+        if long > MAX_ARGUMENT_BYTES {
+            let why = format!(
+                "argument {at} is {long} bytes long; at most {MAX_ARGUMENT_BYTES} are allowed: pass the data as the payload"
+            );
+            return refuse(argument, why);
+        }
+        if argument.contains('\0') {
+            return refuse(argument, format!("argument {at} must not contain a zero byte"));
+        }
+    }
+    // Each argument ends with a zero byte and needs a pointer.
+    let all: usize = argv.iter().map(|argument| argument.len() + 1 + size_of::<usize>()).sum();
+    if all > MAX_COMMAND_BYTES {
+        let why = format!(
+            "is {all} bytes long; at most {MAX_COMMAND_BYTES} are allowed: pass the data as the payload"
+        );
+        return refuse("…", why);
+    }
+    Ok(())
+}
+
 /// Checks the size of a payload.
 ///
 /// # Errors
@@ -228,19 +269,17 @@ impl JobSpec {
     pub fn check(&self) -> Result<(), InvalidInput> {
         if let Some(id) = &self.id {
             // The id becomes part of the lock's name, so the rules for names are the rules for ids.
-            Name::new(&format!("job:{id}"))
-                .map_err(|error| InvalidInput::new("id", id, error.to_string()))?;
+            check_name("id", id, &format!("job:{id}"))?;
         }
-        if let Work::Exec(argv) = &self.work
-            && argv.first().is_none_or(String::is_empty)
-        {
-            return Err(InvalidInput::new("work.exec", "[]", "must name a command"));
+        if let Work::Exec(argv) = &self.work {
+            check_command(argv)?;
         }
         for resource in &self.resources {
             self.resource_lock_name(resource)?;
+            check_name("resources", resource, resource)?;
         }
         for (field, word) in [("topic", &self.topic), ("tenant", &self.tenant)] {
-            Name::new(word).map_err(|error| InvalidInput::new(field, word, error.to_string()))?;
+            check_name(field, word, word)?;
         }
         check_key(self.key.as_deref())?;
         if !ALLOWED_ATTEMPTS.contains(&self.attempts) {

@@ -35,7 +35,9 @@ impl ResourceHolds {
                 .locks
                 .class(&job.spec.class)
                 // Never waits: a job that waits here would keep its own lock and a slot of the replica.
-                .wait(Duration::ZERO);
+                .wait(Duration::ZERO)
+                // As for the job's own lock: its resources may have been stored before they were checked.
+                .existing_names();
             if let Some(grace) = stop_grace {
                 locks = locks.stop_grace(grace);
             }

@@ -1,12 +1,11 @@
 //! What a command receives: an environment of its own, and documents that may be too long for a variable.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use leasehold_core::rng::{OsRandom, RandomExt};
+use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, memfd_create};
 use serde_json::Value;
 
 use crate::job::Job;
@@ -28,10 +27,11 @@ pub(super) fn inherited_variables(pass_env: &[OsString]) -> Vec<OsString> {
     std::env::vars_os().map(|(name, _)| name).filter(|name| inherits(name)).collect()
 }
 
-/// The files of one command. They are removed when this is dropped.
+/// The documents of one command, as anonymous files of this process. They vanish when this is dropped, and also when
+/// this process is killed.
 #[derive(Debug, Default)]
 pub(super) struct CommandInput {
-    files: Vec<PathBuf>,
+    files: Vec<OwnedFd>,
 }
 
 impl CommandInput {
@@ -48,11 +48,11 @@ impl CommandInput {
         ];
         for (variable, file_variable, text) in documents {
             let fits = text.len() <= MAX_VARIABLE_BYTES;
-            match input.write_file(&text) {
+            match input.add_file(&text) {
                 Ok(path) => environment.push((file_variable, path.into())),
                 // A short text does not need the file.
                 Err(error) if fits => tracing::warn!(job = %job.id, %error, "{file_variable} is not set"),
-                Err(error) => return Err(format!("cannot write the file of {file_variable}: {error}")),
+                Err(error) => return Err(format!("cannot make the file of {file_variable}: {error}")),
             }
             if fits {
                 environment.push((variable, text.into()));
@@ -61,20 +61,18 @@ impl CommandInput {
         Ok(input)
     }
 
-    fn write_file(&mut self, text: &str) -> std::io::Result<PathBuf> {
-        // An unpredictable name, and never an existing file: the folder is shared with other users.
-        let path = std::env::temp_dir().join(format!("leasehold-{:032x}.json", OsRandom.wide()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        self.files.push(path.clone());
+    /// Makes an anonymous file with this text. Returns the name under which processes of the same user open it.
+    fn add_file(&mut self, text: &str) -> std::io::Result<String> {
+        // CLOEXEC: an inherited descriptor would also reach other commands that are started at the same time.
+        let file = memfd_create("leasehold-input", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        fchmod(&file, Mode::RUSR)?;
+        let mut file = File::from(file);
         file.write_all(text.as_bytes())?;
+        let file = OwnedFd::from(file);
+        // The command reads it by its name, and could otherwise change it.
+        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        self.files.push(file);
         Ok(path)
-    }
-}
-
-impl Drop for CommandInput {
-    fn drop(&mut self) {
-        for path in &self.files {
-            let _ = std::fs::remove_file(path);
-        }
     }
 }

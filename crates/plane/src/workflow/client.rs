@@ -11,7 +11,7 @@ use super::definition::Workflow;
 use super::engine::{run_message, run_revision};
 use super::run::{Run, RunState};
 use crate::error::PlaneError;
-use crate::job::{DEFAULT_TENANT, check_key, check_tenant_prefix, key_scope};
+use crate::job::{DEFAULT_TENANT, check_key, check_name, check_tenant_prefix, key_scope};
 use crate::plane::Plane;
 use crate::scheduler::while_held;
 use crate::store::{
@@ -69,6 +69,7 @@ impl Plane {
     /// # Errors
     /// Another client is changing the workflow, or the store did not respond.
     pub async fn apply_workflow(&self, workflow: &Workflow) -> Result<u64, PlaneError> {
+        check_names(workflow)?;
         let name = Name::new(&format!("workflow:{}", workflow.name))?;
         let hold = self.writer.lock(DEFINITION_CLASS, name, Some(Duration::from_secs(2))).await?;
         let apply = async {
@@ -147,13 +148,14 @@ impl Plane {
         let key = start.key.as_deref().map(|key| DocumentKey::scoped(start.key_scope(), key));
         let org = if start.org.is_empty() { DEFAULT_TENANT.to_owned() } else { start.org };
         // The organisation is part of lock names: those of its resources, and of the run.
-        Name::new(&org).map_err(|error| InvalidInput::new("org", &org, error.to_string()))?;
-        if let Some(id) = &start.id
-            && let Err(refused) = check_tenant_prefix("org", &org, id)
-        {
-            // Earlier versions allowed such ids: a start that is repeated still finds its run.
-            let there = self.writer.find_run(id).await?.ok_or(refused)?;
-            return repeated_id(there, &Run::new(id.clone(), workflow, org, start.input));
+        check_name("org", &org, &org)?;
+        if let Some(id) = &start.id {
+            check_name("id", id, &format!("run:{id}"))?;
+            if let Err(refused) = check_tenant_prefix("org", &org, id) {
+                // Earlier versions allowed such ids: a start that is repeated still finds its run.
+                let there = self.writer.find_run(id).await?.ok_or(refused)?;
+                return repeated_id(there, &Run::new(id.clone(), workflow, org, start.input));
+            }
         }
         let id = start.id.unwrap_or_else(|| self.writer.new_id_in(&org));
         // Only checks that the id can be part of a lock name; the engine locks the run later.
@@ -368,4 +370,13 @@ impl crate::fenced_writer::FencedWriter {
             WriteResponse::Refused(refusal) => Err(refusal.into()),
         }
     }
+}
+
+/// Refuses a workflow whose name, or whose steps' ids, look like others. `parse` checks those of a file.
+fn check_names(workflow: &Workflow) -> Result<(), InvalidInput> {
+    check_name("name", &workflow.name, &format!("workflow:{}", workflow.name))?;
+    for step in &workflow.steps {
+        check_name("step.id", &step.id, &format!("job:{}", step.id))?;
+    }
+    Ok(())
 }

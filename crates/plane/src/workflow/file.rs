@@ -8,6 +8,7 @@ use serde_json::Value;
 use toml::Spanned;
 
 use super::definition::{Step, StepWork, Workflow};
+use crate::job::check_name;
 use crate::span::Span;
 
 #[derive(Debug, Deserialize)]
@@ -74,7 +75,8 @@ pub fn parse(file: &str, text: &str) -> Result<Workflow, InvalidInput> {
         place.error(at, &place.key_at(at), error.message())
     })?;
     let (at, name) = (read.name.span().start, read.name.into_inner());
-    Name::new(&format!("workflow:{name}")).map_err(|error| place.error(at, "name", &error.to_string()))?;
+    check_name("name", &name, &format!("workflow:{name}"))
+        .map_err(|error| place.error(at, "name", &error.to_string()))?;
     let class = match read.class {
         Some(class) => check_class(&place, &class)?,
         None => "workflow".to_owned(),
@@ -122,7 +124,8 @@ fn check_step(
     let text = step.into_inner();
     let field = |name: &str| format!("step[{number}].{name}");
     let (at, id) = (text.id.span().start, text.id.into_inner());
-    Name::new(&format!("job:{id}")).map_err(|error| place.error(at, &field("id"), &error.to_string()))?;
+    check_name("id", &id, &format!("job:{id}"))
+        .map_err(|error| place.error(at, &field("id"), &error.to_string()))?;
     // `Run::job_id` joins run, step and attempt with dots.
     if id.contains('.') {
         return Err(place.error(at, &field("id"), "must not contain a dot: it parts the names of jobs"));

@@ -35,7 +35,7 @@ fn output(job: &Job) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn finding_16_payloads_beyond_a_variable_reach_the_command() {
     let script = "cat \"$LEASEHOLD_PAYLOAD_FILE\" | wc -c; echo \"${LEASEHOLD_PAYLOAD:-none}\" | wc -c; \
-                  stat -c %a \"$LEASEHOLD_PAYLOAD_FILE\"; echo \"$LEASEHOLD_PAYLOAD_FILE\"";
+                  stat -Lc %a \"$LEASEHOLD_PAYLOAD_FILE\"; echo \"$LEASEHOLD_PAYLOAD_FILE\"";
     for (bytes, variable) in [(10, 13), (140 * 1024, 5), (200 * 1024, 5)] {
         let payload = Value::String("x".repeat(bytes));
         let job = run(JobSpec { payload, ..shell_job(script, "") }, CommandExecutor::default()).await;
@@ -43,9 +43,51 @@ async fn finding_16_payloads_beyond_a_variable_reach_the_command() {
         let said = output(&job);
         let lines: Vec<&str> = said.lines().map(str::trim).collect();
         let (in_file, in_variable) = ((bytes + 2).to_string(), variable.to_string());
-        assert_eq!(lines[..3], [in_file.as_str(), in_variable.as_str(), "600"], "{said}");
+        assert_eq!(lines[..3], [in_file.as_str(), in_variable.as_str(), "400"], "{said}");
         assert!(!Path::new(lines[3]).exists(), "{said}");
     }
+}
+
+/// A replica that is killed removes nothing, so there must be nothing to remove.
+#[tokio::test(flavor = "multi_thread")]
+async fn finding_16_documents_of_a_command_are_in_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("payload");
+    let script = "for file in \"$LEASEHOLD_PAYLOAD_FILE\" \"$LEASEHOLD_RESOURCES_FILE\"; do readlink \"$file\"; done; \
+                  cat \"$LEASEHOLD_PAYLOAD_FILE\" > \"$1\"; \
+                  sh -c 'echo x > \"$LEASEHOLD_PAYLOAD_FILE\"' 2>/dev/null || echo refused";
+    let payload = json!({"a": "b"});
+    let spec = JobSpec { payload, ..shell_job(script, path.to_str().unwrap()) };
+    let said = output(&run(spec, CommandExecutor::default()).await);
+    assert_eq!(said.matches("/memfd:").count(), 2, "{said}");
+    assert!(said.contains("refused"), "the command cannot change it: {said}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), r#"{"a":"b"}"#);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finding_16_a_command_that_cannot_run_is_refused() {
+    let fixture = Fixture::in_real_time();
+    let plane = fixture.replica_parts("a", Executors::default()).plane;
+    let long = |bytes: usize| "x".repeat(bytes);
+    for argv in [
+        vec![],
+        vec![String::new()],
+        vec!["echo".into(), long(128 * 1024)],
+        vec!["echo".into(), long(100 * 1024), long(100 * 1024), long(100 * 1024)],
+        vec![String::from("true"); 100 * 1024],
+        vec!["echo".into(), "a\0b".into()],
+    ] {
+        let spec = JobSpec { id: Some("x".into()), ..JobSpec::new(Work::Exec(argv)) };
+        match plane.submit(spec).await {
+            Err(PlaneError::Invalid(invalid)) => assert_eq!(invalid.field, "work.exec"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // What is accepted can run, together with the largest variables.
+    let argv = ["true".into(), long(128 * 1024 - 1), long(100 * 1024)].to_vec();
+    let payload = Value::String(long(95 * 1024));
+    let spec = JobSpec { payload, id: Some("a".into()), attempts: 1, ..JobSpec::new(Work::Exec(argv)) };
+    assert_eq!(run(spec, CommandExecutor::default()).await.state, JobState::Succeeded);
 }
 
 #[tokio::test(flavor = "multi_thread")]

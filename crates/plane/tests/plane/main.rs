@@ -16,4 +16,5 @@ mod replayer;
 mod scheduler;
 mod step_ids;
 mod stopped;
+mod visible_names;
 mod workflow;
