@@ -304,7 +304,6 @@ impl Plane {
     /// `still_running` or `no_such_step`. Or the run does not exist, or the store did not respond.
     pub async fn rerun(&self, id: &str, from: &str) -> Result<Run, PlaneError> {
         let run = self.check_rerun(id, from).await?;
-        self.check_run_quota().await?;
         // The version in the message id: two requests after the same end make one rerun.
         let name = format!("rerun:{id}:{}", run.version);
         self.send_to_engine(id, &name, json!({"verb": "rerun", "from": from})).await?;
@@ -328,6 +327,7 @@ impl Plane {
         if !run.state.is_terminal() {
             return refuse(ErrorCode::StillRunning, format!("run {id} is {} and not over yet", run.state));
         }
+        self.check_run_quota().await?;
         Ok(run)
     }
 
