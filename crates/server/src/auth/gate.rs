@@ -74,10 +74,9 @@ pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, n
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             // Open routes answer with what is in memory anyway, or with a few bytes.
-            let response = match who.is_anonymous() {
-                true => response,
-                false => count_response(&app, who.id(), &method, response).await,
-            };
+            if !who.is_anonymous() {
+                response = count_response(&app, who.id(), &method, response).await;
+            }
             (who.id().to_owned(), response)
         }
         Err(refusal) => ("-".to_owned(), refusal.into_response()),

@@ -2,12 +2,13 @@
 //!
 //! A response is complete in memory before its first byte is sent, and a slow reader keeps it there.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::{IntoResponse, Response};
 use http::Method;
 use http_body_util::BodyExt;
 use leasehold_wire::ErrorCode;
-use std::time::Duration;
 
 use super::{Budget, Principal, Rule};
 use crate::problem::Refusal;

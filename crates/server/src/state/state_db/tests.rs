@@ -149,6 +149,8 @@ async fn finding_10_a_write_is_confirmed_while_reads_wait() {
         let (db, has_run) = (Arc::clone(&db), Arc::clone(&has_run));
         async move { db.read(move |_| Ok(has_run.store(true, Ordering::SeqCst))).await }
     });
+    // Its own write is queued now, before the next one, so that it waits for the reader after that.
+    tokio::task::yield_now().await;
     let insert = "INSERT INTO policy_change (at, class, change) VALUES (1, 'c', 'x')";
     db.write_confirmed(move |db| db.execute(insert, [])).await.unwrap();
     assert!(!blocked.is_finished() && !waiting.is_finished());
