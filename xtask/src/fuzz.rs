@@ -18,7 +18,7 @@ pub(crate) struct Args {
     seconds: u64,
     /// The targets; all if none is named
     targets: Vec<String>,
-    /// Build the targets and run none
+    /// Build all targets and run none
     #[arg(long)]
     build: bool,
     /// Repeats a run's random numbers on the same corpus
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
     if args.build {
-        build(&named_targets(&args.targets)?)?;
+        build()?;
         return Ok(true);
     }
     Ok(run_jobs(args.seconds, &args.targets, args.seed, args.jobs)?
@@ -55,8 +55,13 @@ pub(crate) fn run(seconds: u64, targets: &[String], seed: u64) -> anyhow::Result
 
 /// So many targets at a time.
 fn run_jobs(seconds: u64, targets: &[String], seed: u64, jobs: usize) -> anyhow::Result<Vec<FuzzResult>> {
-    let targets = named_targets(targets)?;
-    let programs = build(&targets)?;
+    let manifest = std::fs::read_to_string("fuzz/Cargo.toml").context("fuzz/Cargo.toml")?;
+    let all = target_names(&manifest);
+    for target in targets {
+        ensure!(all.contains(target), "there is no fuzz target {target}; there are: {}", all.join(", "));
+    }
+    let targets = if targets.is_empty() { &all } else { targets };
+    let programs = build()?;
     println!("{:<16} {:>12} {:>9} {:>7}  result", "target", "executions", "per-second", "edges");
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -73,21 +78,11 @@ fn run_jobs(seconds: u64, targets: &[String], seed: u64, jobs: usize) -> anyhow:
     results.into_iter().collect()
 }
 
-/// The targets that are named; all if none is.
-fn named_targets(named: &[String]) -> anyhow::Result<Vec<String>> {
-    let manifest = std::fs::read_to_string("fuzz/Cargo.toml").context("fuzz/Cargo.toml")?;
-    let all = target_names(&manifest);
-    for target in named {
-        ensure!(all.contains(target), "there is no fuzz target {target}; there are: {}", all.join(", "));
-    }
-    Ok(if named.is_empty() { all } else { named.to_vec() })
-}
-
-/// Builds the targets and returns the folder of the programs.
+/// Builds every target and returns the folder of the programs.
 ///
 /// Without a sanitizer: `unsafe` is forbidden in every crate here, so a sanitizer could find nothing in our code. Without it the pinned
 /// stable compiler suffices and a run is twice as fast. Without `cfg(fuzzing)`, so that the fuzzed code is the shipped code.
-fn build(targets: &[String]) -> anyhow::Result<PathBuf> {
+fn build() -> anyhow::Result<PathBuf> {
     need(&["cargo-fuzz"])?;
     let version = capture_all(command("rustc").arg("-vV"))?;
     let host = version
@@ -98,7 +93,6 @@ fn build(targets: &[String]) -> anyhow::Result<PathBuf> {
         .to_owned();
     let mut build = command("cargo");
     build.args(["fuzz", "build", "--sanitizer", "none", "--no-cfg-fuzzing", "--target", &host]);
-    build.args(["--no-default-features", "--features", &targets.join(",")]);
     // The programs' place must not depend on the caller's CARGO_TARGET_DIR.
     run_command(build.current_dir("fuzz").env_remove("CARGO_TARGET_DIR"))?;
     Ok(PathBuf::from("fuzz/target").join(host).join("release"))
