@@ -82,11 +82,13 @@ async fn probe_store(app: &App) -> Result<(), Refusal> {
     Ok(())
 }
 
+type StoreAnswer = (Moment, Result<(), Refusal>);
+
 /// The last answer of the store to a readiness probe, and when it came. Probes need no identity, so
 /// they must not cause one store call each.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    last: Arc<tokio::sync::Mutex<Option<(Moment, Result<(), Refusal>)>>>,
+    last: Arc<tokio::sync::Mutex<Option<StoreAnswer>>>,
 }
 
 impl Health {
