@@ -17,7 +17,7 @@ use clap_complete::engine::{ArgValueCompleter, PathCompleter};
 #[command(name = "leasehold", version, max_term_width = 100, subcommand_required = true)]
 #[command(after_help = "\
 Exit codes:
-  0 yes, 1 an honest no, 2 an error; `run` and `elect` pass their command's on (see `leasehold run --help`)
+  0 yes, 1 no, 2 an error; `run` and `elect` pass their command's on (see `leasehold run --help`)
 
 Examples:
   leasehold run backup -- rsync -a /data /mnt/backup
@@ -122,7 +122,7 @@ pub(crate) enum Command {
     Acquire(crate::acquire::AcquireArgs),
     /// Extend a lock that `acquire` took: 0 extended, 1 lost
     Renew(crate::renew::RenewArgs),
-    /// Give a lock back that `acquire` took: 0 given back, 1 it was not yours any more
+    /// Release a lock that `acquire` took: 0 released, 1 it was not yours any more
     Release(crate::release::ReleaseArgs),
     /// Show who holds one lock: 0 held, 1 free
     Show(crate::show::ShowArgs),

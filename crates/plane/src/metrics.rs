@@ -58,7 +58,7 @@ pub const METRICS: &[PlaneMetric] = &[
     counter(
         "plane_loop_mended_total",
         &["loop"],
-        "What the repair loops repaired: jobs ended, taken over or submitted again, runs looked at, letters cleared",
+        "What the repair loops repaired: jobs ended, taken over or submitted again, runs checked, dead letters removed",
     ),
     counter(
         "plane_loop_skips_total",
@@ -69,7 +69,7 @@ pub const METRICS: &[PlaneMetric] = &[
     counter(
         "plane_redelivered_total",
         &["why"],
-        "Mail that comes again, because its job was busy or something did not answer",
+        "Messages that are delivered again, because their job was busy or a store did not answer",
     ),
     counter(
         "plane_repeated_hand_over_total",

@@ -131,7 +131,7 @@ impl Replica {
                     .call(writer.store.receive(queue, wanted, writer.settings.visibility_timeout))
                     .await;
                 let taken = asked.unwrap_or_else(|failure| {
-                    tracing::warn!(queue = queue.as_str(), %failure, "no mail could be read");
+                    tracing::warn!(queue = queue.as_str(), %failure, "messages cannot be read");
                     Vec::new()
                 });
                 let none = taken.is_empty();

@@ -106,8 +106,8 @@ async fn wait_for_replicas(
         Ok(_) => error::unexpected_response("WAIT").message().to_owned(),
         Err(failure) => failure.message().to_owned(),
     };
-    let giving = ReleaseRequest::by_owner(request.names.clone(), request.token.clone());
-    match crate::release::release(store, &giving, limit.remaining()).await {
+    let undo = ReleaseRequest::by_owner(request.names.clone(), request.token.clone());
+    match crate::release::release(store, &undo, limit.remaining()).await {
         Ok(_) => Err(StoreError::not_done(
             StoreErrorKind::Overloaded,
             format!("{message}, so it was taken back; fix replication or lower wait_replicas"),

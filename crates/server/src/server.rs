@@ -109,7 +109,7 @@ impl UnboundServer {
         address: SocketAddr,
         mounts: Vec<Mount>,
     ) -> Result<Server<D>, StartError> {
-        let Self { config, locks, setup: desk } = self;
+        let Self { config, locks, setup } = self;
         let tls = config.tls.clone().map(|files| FollowedTls::open(files, Arc::clone(locks.clock())));
         let tls = tls.transpose().map_err(StartError::Config)?;
         let tokens = Tokens::from_config(&config, locks.clock())
@@ -118,19 +118,21 @@ impl UnboundServer {
             tracing::warn!("no certificate has any right: the `[[client]]` entries of --tokens give them");
         }
         // Only the plane's rights have changed: without it no grant allows less than before.
-        for principal in tokens.iter().filter(|_| desk.plane.is_some()).flat_map(Tokens::principals) {
+        for principal in tokens.iter().filter(|_| setup.plane.is_some()).flat_map(Tokens::principals) {
             for warning in earlier_grants::warnings(&principal) {
                 tracing::warn!("{warning}");
             }
         }
-        let app = Arc::new(App::new(config, locks, tokens, desk));
+        let app = Arc::new(App::new(config, locks, tokens, setup));
         let (router, rules) = router(&app, mounts);
         // Resume before serving: each hold of the previous run must own its id again before a
         // client can request that id.
         let resuming = holds::resume_holds(&app);
         let end = app.clock.now() + RESUME_TIMEOUT;
         if run_until(&*app.clock, end, resuming).await.is_none() {
-            tracing::warn!("the store does not answer yet: holds of the last life are taken up when it does");
+            tracing::warn!(
+                "the store does not answer yet: holds kept before the restart are resumed when it does"
+            );
         }
         Ok(Server {
             connections: Connections::new(Arc::clone(&app), router, listener, tls),
@@ -197,13 +199,13 @@ impl Server {
     ) -> Result<UnboundServer, StartError> {
         // First of all: nothing is opened for a configuration that would be refused.
         config.check().map_err(StartError::Config)?;
-        let Environment { clock, random, timer: timing, writer: scribe } = parts;
+        let Environment { clock, random, timer: timing, writer } = parts;
         let folder = config.state_dir.as_deref();
         if let Some(folder) = folder {
             restore_private_modes(folder);
         }
-        let ledger = match scribe {
-            Some(scribe) => Ok(StateDb::with_writer(scribe)),
+        let ledger = match writer {
+            Some(writer) => Ok(StateDb::with_writer(writer)),
             None => StateDb::open(folder),
         };
         let ledger = Arc::new(ledger.map_err(StartError::Config)?);
@@ -226,7 +228,7 @@ impl Server {
         let locks = locks.map_err(|invalid| StartError::Config(invalid.to_string()))?;
         recorder.metrics_registry.init_series(&locks, false);
         recorder.metrics_registry.set_damaged_audit_segments(audit.set_aside);
-        let desk = ServerSetup {
+        let setup = ServerSetup {
             token_key: key,
             random,
             timer: timing,
@@ -235,7 +237,7 @@ impl Server {
             state_db: ledger,
             plane: None,
         };
-        Ok(UnboundServer { config, locks, setup: desk })
+        Ok(UnboundServer { config, locks, setup })
     }
 }
 

@@ -162,7 +162,7 @@ impl Engine {
                 let renewed = batch.iter().map(|renewal| self.renew(renewal, at)).collect();
                 (StoreReply::Renew(renewed), None)
             }
-            StoreRequest::Release(giving) => self.release(giving, at, alive),
+            StoreRequest::Release(release) => self.release(release, at, alive),
         }
     }
 

@@ -35,16 +35,16 @@ fn parts(request: &StoreRequest) -> Vec<RequestPart<'_>> {
             });
             parts.collect()
         }
-        StoreRequest::Release(giving) => {
-            let (verb, token, fence) = match &giving.authority {
-                ReleaseAuthority::Owner(token) if giving.tombstone.is_some() => {
+        StoreRequest::Release(release) => {
+            let (verb, token, fence) = match &release.authority {
+                ReleaseAuthority::Owner(token) if release.tombstone.is_some() => {
                     (StoreVerb::Undo, Some(token), None)
                 }
                 ReleaseAuthority::Owner(token) => (StoreVerb::Release, Some(token), None),
                 ReleaseAuthority::Operator(fence) => (StoreVerb::Break, None, Some(*fence)),
                 _ => (StoreVerb::LeaveQueue, None, None),
             };
-            vec![RequestPart { verb, name: giving.names.first(), token, fence }]
+            vec![RequestPart { verb, name: release.names.first(), token, fence }]
         }
     }
 }

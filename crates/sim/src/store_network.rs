@@ -175,10 +175,10 @@ impl WorldState {
                     {
                         self.engine.queue_entries.mark_rejoined(&request.token);
                     }
-                    (StoreRequest::Release(giving), _) => {
+                    (StoreRequest::Release(release), _) => {
                         if let Some(token) = &woken {
                             let by = self.engine.queue_entries.process_of(token).unwrap_or((slot, life));
-                            self.record_owner(giving.names.first(), token, (by, false));
+                            self.record_owner(release.names.first(), token, (by, false));
                         }
                     }
                     _ => {}

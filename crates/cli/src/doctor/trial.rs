@@ -23,7 +23,7 @@ pub(super) async fn run_trial(store: &SharedStore, within: Duration) -> Vec<Find
         Ok(true) => Vec::new(),
         Ok(false) => vec![Finding::risk(
             "store.queue",
-            "one who waits for a lock is not registered: waiters only poll, and are served in no order",
+            "waiters are not registered: they only poll, and are served in no order",
             "give the user every right of the ACL line in docs/stores/redis.md, and let it subscribe",
         )],
         Err((step, failure)) => vec![to_finding(step, &failure)],

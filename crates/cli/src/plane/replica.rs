@@ -132,8 +132,8 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
         print_message("stopping: no new work is taken");
         let stopped = tokio::select! {
             stopped = replica.stop(args.drain) => stopped,
-            _ = term.recv() => anyhow::bail!("told twice to stop: what was under way is taken over by others"),
-            _ = tokio::signal::ctrl_c() => anyhow::bail!("told twice to stop: what was under way is taken over by others"),
+            _ = term.recv() => anyhow::bail!("asked twice to stop: other replicas take over the work in progress"),
+            _ = tokio::signal::ctrl_c() => anyhow::bail!("asked twice to stop: other replicas take over the work in progress"),
         };
         if !stopped.drained {
             print_message("not everything was done in time: another replica takes it over");

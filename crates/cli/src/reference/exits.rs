@@ -23,7 +23,7 @@ pub(super) fn page() -> String {
     text += "\n## Every other verb\n\n| code | meaning |\n|---|---|\n";
     for (code, means) in [
         ("0", "yes, done"),
-        ("1", "an honest no: busy, not held, not yours any more, a drill found a violation"),
+        ("1", "no: busy, not held, not yours any more, a drill found a violation"),
         ("2", "an error: the question was not answered, or could not be understood"),
     ] {
         text += &table_row(&[code, means]);

@@ -53,8 +53,8 @@ fn add_entry(file: &Path, entry: &str) -> anyhow::Result<()> {
 
 /// The end of a token's validity.
 fn expiry_time(now: SystemTime, lasting: Duration) -> anyhow::Result<jiff::Timestamp> {
-    const FAR: &str = "--expires lies too far ahead";
-    jiff::Timestamp::try_from(now.checked_add(lasting).context(FAR)?).context(FAR)
+    const EXPIRY_TOO_FAR: &str = "--expires lies too far ahead";
+    jiff::Timestamp::try_from(now.checked_add(lasting).context(EXPIRY_TOO_FAR)?).context(EXPIRY_TOO_FAR)
 }
 
 #[cfg(test)]

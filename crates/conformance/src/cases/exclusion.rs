@@ -157,12 +157,12 @@ pub async fn several_names_are_refused_unless_served(fixture: &dyn Fixture) -> C
     );
     expect_unsupported("a renewal in a batch", &single_response(answers)?)?;
     expect_unsupported("a renewal", &single_response(store.renew(&[several], CALL_TIMEOUT).await)?)?;
-    for giving in [
+    for request in [
         ReleaseRequest::undo(both.clone(), a.token.clone()),
         ReleaseRequest::by_operator(both.clone(), got.fence),
         ReleaseRequest::leave_queue(both, a.token.clone()),
     ] {
-        expect_unsupported("a release", &store.release(&giving, CALL_TIMEOUT).await)?;
+        expect_unsupported("a release", &store.release(&request, CALL_TIMEOUT).await)?;
     }
     a.expect_still_held(got.fence).await?;
     // A refused undo leaves no tombstone.

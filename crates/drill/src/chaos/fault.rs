@@ -42,9 +42,9 @@ pub enum Fault {
     ServerBack,
 }
 
-const ON_EVERY_STORE: [Fault; 6] =
+const STORE_FAULTS: [Fault; 6] =
     [Fault::Kill, Fault::KillAll, Fault::Pause, Fault::PauseAll, Fault::Outage, Fault::ClientClock];
-const ON_THE_NETWORK: [Fault; 8] = [
+const NETWORK_FAULTS: [Fault; 8] = [
     Fault::Reset,
     Fault::BlackHole,
     Fault::LateRequests,
@@ -54,7 +54,7 @@ const ON_THE_NETWORK: [Fault; 8] = [
     Fault::Slices,
     Fault::LimitData,
 ];
-const OF_THE_SERVER_CLOCK: [Fault; 2] = [Fault::ServerAhead, Fault::ServerBack];
+const SERVER_CLOCK_FAULTS: [Fault; 2] = [Fault::ServerAhead, Fault::ServerBack];
 
 impl Fault {
     /// The faults that can be injected on this kind of store, in the order that seeds refer to.
@@ -65,10 +65,10 @@ impl Fault {
             true => faults.to_vec(),
             false => Vec::new(),
         };
-        let mut all = ON_EVERY_STORE.to_vec();
-        all.extend(when(TestbedAbility::Network, &ON_THE_NETWORK));
+        let mut all = STORE_FAULTS.to_vec();
+        all.extend(when(TestbedAbility::Network, &NETWORK_FAULTS));
         all.extend(store.faults.iter().copied().map(Self::Store));
-        all.extend(when(TestbedAbility::ServerClock, &OF_THE_SERVER_CLOCK));
+        all.extend(when(TestbedAbility::ServerClock, &SERVER_CLOCK_FAULTS));
         let commands = store.can(TestbedAbility::Commands);
         all.retain(|fault| {
             (fake_clocks || !fault.needs_fake_clock())

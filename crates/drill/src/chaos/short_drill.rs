@@ -61,8 +61,8 @@ pub async fn run_short_drill(
     let store = DrillStore::ThrowAway(on.or(drawn).ok_or_else(none)?);
     let possible = Fault::possible_on(&store.info(), FakeWallClock::is_available());
     let fault = pick_random(&possible, &random).copied().unwrap_or(Fault::Kill);
-    let stage = DrillTestbed::build(&store, POLICIES, program, fault.needs_fake_clock()).await?;
-    let mut context = ScenarioContext::new(stage, program, DrillOptions::default())?;
+    let testbed = DrillTestbed::build(&store, POLICIES, program, fault.needs_fake_clock()).await?;
+    let mut context = ScenarioContext::new(testbed, program, DrillOptions::default())?;
     let mut fleet = WorkerPool::new(&context, "w", 2, 1, &["job:1"], &random);
     if fault == Fault::ClientClock {
         fleet.clock = Some(FakeWallClock::new(context.testbed.folder(), "client-clock")?);

@@ -273,8 +273,8 @@ async fn open_context(
     program: &WorkerProgram,
     skews: bool,
 ) -> Result<(ScenarioContext, Option<FakeWallClock>), DrillError> {
-    let stage = DrillTestbed::build(&DrillStore::ThrowAway(plan.store), POLICIES, program, skews).await?;
-    let context = ScenarioContext::new(stage, program, DrillOptions::default())?;
+    let testbed = DrillTestbed::build(&DrillStore::ThrowAway(plan.store), POLICIES, program, skews).await?;
+    let context = ScenarioContext::new(testbed, program, DrillOptions::default())?;
     let clock = skews.then(|| FakeWallClock::new(context.testbed.folder(), "client-clock"));
     Ok((context, clock.transpose()?))
 }

@@ -48,12 +48,12 @@ impl DrillClient {
     pub(super) async fn open(
         orders: Arc<WorkerSpec>,
         name: Name,
-        pen: HistoryWriter,
-        ledger: Arc<FencedTarget>,
+        history: HistoryWriter,
+        target: Arc<FencedTarget>,
         ending: CancellationToken,
     ) -> Result<Self, String> {
         let counters = Arc::new(Counters::default());
-        let holder = Holder::new(pen.who()).map_err(|error| error.to_string())?;
+        let holder = Holder::new(history.who()).map_err(|error| error.to_string())?;
         // The same steps as `leasehold::open`, with a counting store in between.
         let url = StoreUrl::parse(&orders.store).map_err(|error| error.to_string())?;
         let opened = tokio::task::spawn_blocking(move || url.open());
@@ -64,7 +64,7 @@ impl DrillClient {
             .policies(book)
             .policy_file(&orders.policies)
             .holder(holder)
-            .observer(Arc::new(HistoryObserver::new(pen.clone())))
+            .observer(Arc::new(HistoryObserver::new(history.clone())))
             .observer(Arc::clone(&counters) as Arc<_>)
             .without_log()
             .build()
@@ -72,11 +72,11 @@ impl DrillClient {
         Ok(Self {
             spec: orders,
             name,
-            history: pen,
+            history,
             locks,
             counters,
             acquire_requests: asks,
-            target: ledger,
+            target,
             writes_in_flight: TaskTracker::new(),
             writes: AtomicU64::new(0),
             last_deadline: AtomicU64::new(0),
@@ -227,8 +227,8 @@ impl DrillClient {
             task: None,
             fence,
         };
-        let (ledger, sent) = (Arc::clone(&self.target), self.history.now());
-        let opened = tokio::task::spawn_blocking(move || ledger.open_task(&line)).await;
+        let (target, sent) = (Arc::clone(&self.target), self.history.now());
+        let opened = tokio::task::spawn_blocking(move || target.open_task(&line)).await;
         let (answer, newest, task) = opened.unwrap_or((WriteOutcome::Unknown, None, None));
         self.history.record(HistoryEntry::Written { attempt, write, sent, fence: Some(fence), answer });
         if let Some(newest) = newest {
@@ -283,18 +283,18 @@ impl DrillClient {
             task,
             fence,
         };
-        let (pen, ledger, locks) = (self.history.clone(), Arc::clone(&self.target), self.locks.clone());
+        let (history, target, locks) = (self.history.clone(), Arc::clone(&self.target), self.locks.clone());
         let (delay, reckless) = (Duration::from_millis(self.spec.delay_ms), self.spec.reckless);
         let class = self.spec.class.clone();
         let flight = self.writes_in_flight.spawn(async move {
-            let sent = pen.now();
+            let sent = history.now();
             BootClock.sleep(delay).await;
             let arriving = line.clone();
             let wrote = tokio::task::spawn_blocking(move || {
-                if reckless { (ledger.write_unfenced(&arriving), None) } else { ledger.write(&arriving) }
+                if reckless { (target.write_unfenced(&arriving), None) } else { target.write(&arriving) }
             });
             let (answer, newest) = wrote.await.unwrap_or((WriteOutcome::Unknown, None));
-            pen.record(HistoryEntry::Written { attempt, write, sent, fence: Some(fence), answer });
+            history.record(HistoryEntry::Written { attempt, write, sent, fence: Some(fence), answer });
             if let Some(newest) = newest {
                 locks.report_fence_refused(&class, &line.name, fence, newest);
             }

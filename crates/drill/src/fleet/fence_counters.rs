@@ -48,8 +48,8 @@ impl DrillTestbed {
         let AcquireResponse::Granted(grant) = answer else {
             return Err(DrillError::Store(format!("{name} is free but was not granted: {answer:?}")));
         };
-        let giving = ReleaseRequest::by_owner(name, token);
-        self.store().release(&giving, DIRECTOR_CALL_TIMEOUT).await.map_err(failed)?;
+        let request = ReleaseRequest::by_owner(name, token);
+        self.store().release(&request, DIRECTOR_CALL_TIMEOUT).await.map_err(failed)?;
         Ok(grant.fence)
     }
 }

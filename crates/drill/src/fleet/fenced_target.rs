@@ -118,7 +118,7 @@ impl FencedTarget {
             "DELETE FROM entry WHERE place NOT IN (SELECT max(place) FROM entry GROUP BY name)
              AND place NOT IN (SELECT max(place) FROM entry WHERE task IS NOT NULL GROUP BY name)",
         );
-        done.map_err(|error| super::DrillError::Store(format!("the ledger cannot be shortened: {error}")))
+        done.map_err(|error| super::DrillError::Store(format!("the target cannot be shortened: {error}")))
     }
 
     /// Returns all rows, in the order of commits.
@@ -143,7 +143,7 @@ impl FencedTarget {
             })?
             .collect()
         };
-        read().map_err(|error| super::DrillError::Store(format!("the ledger cannot be read: {error}")))
+        read().map_err(|error| super::DrillError::Store(format!("the target cannot be read: {error}")))
     }
 }
 

@@ -47,10 +47,11 @@ impl LoadProbe {
             }
         });
         let probe = Self { worst_delay_nanos: worst, task, ended: Arc::default() };
-        let file = File::create(folder.join("pulse")).map_err(DrillError::io("cannot write to the disk"))?;
+        let file =
+            File::create(folder.join("load-probe")).map_err(DrillError::io("cannot write to the disk"))?;
         let (seen, ended) = (Arc::clone(&probe.worst_delay_nanos), Arc::clone(&probe.ended));
         std::thread::Builder::new()
-            .name("pulse".to_owned())
+            .name("load-probe".to_owned())
             .spawn(move || probe_disk(&file, &seen, &ended))
             .map_err(DrillError::io("cannot start a thread"))?;
         Ok(probe)

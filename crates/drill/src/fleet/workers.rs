@@ -122,14 +122,14 @@ impl Workers {
         store: &str,
         policies: &Path,
         ledger: &Path,
-        tape: HistoryBuffer,
+        history: HistoryBuffer,
     ) -> Self {
         Self {
             program,
             store: store.to_owned(),
             policies: policies.to_owned(),
             target: ledger.to_owned(),
-            history: tape,
+            history,
             workers: BTreeMap::new(),
         }
     }
@@ -192,11 +192,11 @@ impl Workers {
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(DrillError::Store(format!("worker {who} has no pipes")));
         };
-        let (tape, from) = (self.history.clone(), who.clone());
+        let (history, from) = (self.history.clone(), who.clone());
         let reader = tokio::spawn(async move {
             let mut lines = BufReader::new(stdout).split(b'\n');
             while let Ok(Some(line)) = lines.next_segment().await {
-                tape.push_line(&from, &String::from_utf8_lossy(&line));
+                history.push_line(&from, &String::from_utf8_lossy(&line));
             }
         });
         let mut line = serde_json::to_vec(&orders).map_err(|error| DrillError::Store(error.to_string()))?;

@@ -29,23 +29,23 @@ pub(crate) struct ScenarioContext {
 impl ScenarioContext {
     /// Creates a context without workers on this testbed.
     pub(crate) fn new(
-        stage: DrillTestbed,
+        testbed: DrillTestbed,
         program: &WorkerProgram,
         options: DrillOptions,
     ) -> Result<Self, DrillError> {
-        let tape = HistoryBuffer::default();
-        let crew = Workers::new(
+        let history = HistoryBuffer::default();
+        let workers = Workers::new(
             program.clone(),
-            stage.url(),
-            &stage.policy_path(),
-            &stage.target_path(),
-            tape.clone(),
+            testbed.url(),
+            &testbed.policy_path(),
+            &testbed.target_path(),
+            history.clone(),
         );
         Ok(Self {
-            workers: crew,
-            load_probe: LoadProbe::start(stage.folder())?,
-            testbed: stage,
-            history: tape,
+            workers,
+            load_probe: LoadProbe::start(testbed.folder())?,
+            testbed,
+            history,
             options,
             started: BootClock.now(),
         })

@@ -22,6 +22,7 @@ async fn store_job(store: &dyn PlaneStore, spec: JobSpec) {
         due_in: None,
         index_key: job.spec.topic.clone(),
         key: None,
+        owner: String::new(),
         body: serde_json::to_string(&job).unwrap(),
         event: "{}".into(),
     };

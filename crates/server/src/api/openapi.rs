@@ -44,7 +44,7 @@ fn add_common_responses(api: &mut utoipa::openapi::OpenApi) {
             ("503", "The store or the daemon cannot answer now: see Retry-After"),
         ];
         if !open {
-            statuses.push(("401", "Who are you?"));
+            statuses.push(("401", "No valid token or certificate"));
         }
         if body {
             statuses.push(("415", "The body is not JSON"));

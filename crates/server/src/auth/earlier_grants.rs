@@ -5,7 +5,7 @@ use super::{Grant, Principal, Right};
 
 /// What each kind's grants of an earlier version allowed: the kind, the right that allowed it, what it was,
 /// and what to add. `SCOPE` stands for the grant's scope.
-const LOST: &[(&str, Right, &str, &str)] = &[
+const LOST_ALLOWANCES: &[(&str, Right, &str, &str)] = &[
     (
         "job",
         Right::Hold,
@@ -52,7 +52,7 @@ fn warning(id: &str, grant: &Grant) -> Option<String> {
     if *grant == Grant::everything() {
         return None;
     }
-    let lost: Vec<_> = LOST
+    let lost: Vec<_> = LOST_ALLOWANCES
         .iter()
         .filter(|(kind, right, ..)| *right == grant.right && grant.scope.meets_namespace(kind))
         .map(|(.., what, add)| {

@@ -9,7 +9,7 @@ use leasehold::policy::PolicyBook;
 use leasehold_core::observe::OTHER_LABEL;
 use leasehold_metrics::Prometheus;
 use leasehold_plane::Plane;
-use leasehold_plane::events::{PlaneEvent, PlaneObserver as NoteObserver};
+use leasehold_plane::events::{PlaneEvent, PlaneObserver};
 use leasehold_plane::metrics::{
     JOBS_METRIC, METRICS, for_each_known_series, for_each_metric_change, namespaces,
 };
@@ -132,7 +132,7 @@ fn is_refused(what: &EventKind) -> bool {
 }
 
 /// Counts the control plane's notes too.
-impl NoteObserver for MetricsRegistry {
+impl PlaneObserver for MetricsRegistry {
     fn on_event(&self, note: &PlaneEvent) {
         for_each_metric_change(note, |name, values, by| {
             let mut labels = labels(name, values);
@@ -163,7 +163,7 @@ mod tests {
         registry.init_series(&locks, true);
         let handed_over = |class: &str| {
             let note = PlaneEvent::HandedOver { class: class.into(), waited: Duration::ZERO };
-            NoteObserver::on_event(&registry, &note);
+            PlaneObserver::on_event(&registry, &note);
         };
         handed_over("invented");
         let before = registry.text(None).await.lines().count();

@@ -51,13 +51,13 @@ impl UndoGuard {
         wait: Option<Duration>,
     ) -> Self {
         let (name, token) = (&request.names, &request.token);
-        let giving = match (unrepeatable, wait) {
+        let release = match (unrepeatable, wait) {
             (true, _) => Some(ReleaseRequest::undo(name.clone(), token.clone())),
             (false, Some(_)) => Some(ReleaseRequest::leave_queue(name.clone(), token.clone())),
             (false, None) => None,
         };
-        let pending = giving.map(|giving| PendingUndo {
-            driver: ReleaseDriver::new(giving, Arc::clone(class)),
+        let pending = release.map(|release| PendingUndo {
+            driver: ReleaseDriver::new(release, Arc::clone(class)),
             name: request.names.first().clone(),
             token: request.token.clone(),
         });

@@ -48,14 +48,14 @@ pub(crate) struct Connections<D> {
 }
 
 impl<D: ConnectionListener> Connections<D> {
-    pub(crate) fn new(app: Arc<App>, router: Router, door: D, tls: Option<FollowedTls>) -> Self {
+    pub(crate) fn new(app: Arc<App>, router: Router, listener: D, tls: Option<FollowedTls>) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(app.config.max_connections)),
             unidentified: (!app.config.unauthenticated)
                 .then(|| UnidentifiedConnections::new(app.config.max_unidentified())),
             app,
             router,
-            listener: door,
+            listener,
             tls,
         }
     }

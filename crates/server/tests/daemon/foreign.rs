@@ -35,7 +35,7 @@ fn grants(right: &str) -> Vec<String> {
 }
 
 /// A request as it is sent.
-struct Sent {
+struct ForeignRequest {
     url: String,
     body: Option<String>,
 }
@@ -105,16 +105,16 @@ fn body(method: &str, path: &str, of: &dyn Fn(&str) -> &'static str) -> Option<S
 }
 
 /// A request that names only `evil`'s own.
-fn own_request(method: &str, path: &str) -> Sent {
-    Sent { url: url(path, "evil"), body: body(method, path, &|_| "evil") }
+fn own_request(method: &str, path: &str) -> ForeignRequest {
+    ForeignRequest { url: url(path, "evil"), body: body(method, path, &|_| "evil") }
 }
 
 /// Every request to a route that names something of `whose`, and otherwise only `evil`'s own. `number` is part
 /// of the ids of those that submit something.
-fn requests(method: &str, path: &str, whose: &'static str, number: usize) -> Vec<Sent> {
+fn requests(method: &str, path: &str, whose: &'static str, number: usize) -> Vec<ForeignRequest> {
     let mut all = Vec::new();
     if path.contains('{') {
-        all.push(Sent { url: url(path, whose), body: body(method, path, &|_| "evil") });
+        all.push(ForeignRequest { url: url(path, whose), body: body(method, path, &|_| "evil") });
     }
     for slot in SLOTS {
         let named = body(method, path, &|asked| if asked == slot { whose } else { "evil" });
@@ -125,13 +125,13 @@ fn requests(method: &str, path: &str, whose: &'static str, number: usize) -> Vec
         };
         let named = if slot == "key" { named.map(fresh) } else { named };
         if named.as_ref().is_some_and(|body| body.contains(whose)) {
-            all.push(Sent { url: url(path, "evil"), body: named });
+            all.push(ForeignRequest { url: url(path, "evil"), body: named });
         }
     }
     all
 }
 
-async fn send(daemon: &Daemon, method: &str, sent: &Sent, token: &str) -> Reply {
+async fn send(daemon: &Daemon, method: &str, sent: &ForeignRequest, token: &str) -> Reply {
     let body = sent.body.clone().unwrap_or_default();
     let kind = if sent.url == "/v1/workflows" { "toml" } else { "json" };
     let kind = if body.is_empty() { String::new() } else { format!("content-type: application/{kind}\r\n") };
@@ -144,7 +144,7 @@ async fn send(daemon: &Daemon, method: &str, sent: &Sent, token: &str) -> Reply 
 }
 
 /// Fails if a reply has a word of the victim's that the request did not have.
-fn assert_shows_nothing(reply: &Reply, sent: &Sent, told: &str) {
+fn assert_shows_nothing(reply: &Reply, sent: &ForeignRequest, told: &str) {
     let of_a_segment = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_');
     for (at, _) in reply.text.match_indices("victim") {
         let rest = &reply.text[at..];
@@ -219,7 +219,7 @@ async fn stage() -> (Daemon, Vec<String>) {
 }
 
 /// Whether a request that names something foreign was still answered rightly.
-fn is_harmless(path: &str, sent: &Sent, reply: &Reply, whose: &str) -> bool {
+fn is_harmless(path: &str, sent: &ForeignRequest, reply: &Reply, whose: &str) -> bool {
     let in_body = !sent.url.contains(whose);
     match path {
         // Classes are the daemon's, not a tenant's.
@@ -350,7 +350,7 @@ async fn finding_11_every_route_needs_its_right_and_shows_only_the_callers_own()
                     continue;
                 }
                 let url = format!("{}{query}", url(path, "evil"));
-                let sent = Sent { url, body: body(method, path, &|_| "evil") };
+                let sent = ForeignRequest { url, body: body(method, path, &|_| "evil") };
                 let reply = send(&daemon, method, &sent, token).await;
                 let told = format!("{right}: {method} {} {:?}: {reply:?}", sent.url, sent.body);
                 assert_shows_nothing(&reply, &sent, &told);

@@ -72,9 +72,9 @@ async fn finding_08_a_dashboard_code_is_exchanged_once() {
 }
 
 /// An event stream, read until it ends or a text has come.
-struct Stream(TcpStream, String);
+struct RawStream(TcpStream, String);
 
-impl Stream {
+impl RawStream {
     async fn open(daemon: &Daemon, token: &str) -> Self {
         let mut stream = daemon.connect().await;
         let request = format!(
@@ -123,7 +123,7 @@ async fn finding_12_a_revoked_token_ends_its_streams_and_waits() {
     daemon.call("POST", "/v1/jobs", root, Some(job)).await.ok();
     let wait = json!({"token": granted["token"], "wait_ms": 60_000});
     let hold = json!({"name": "job:1", "wait_ms": 60_000});
-    let mut stream = Stream::open(&daemon, &tokens[1]).await;
+    let mut stream = RawStream::open(&daemon, &tokens[1]).await;
     let revoke = async {
         acquire("secret:before", root, 0).await.ok();
         assert!(stream.until("secret:before").await);
@@ -164,7 +164,7 @@ async fn finding_12_reduced_grants_count_in_open_streams() {
         let path = format!("/v1/locks/{name}/acquire");
         daemon.call("POST", &path, Some(&tokens[0]), Some(json!({}))).await.ok();
     };
-    let mut stream = Stream::open(&daemon, &tokens[1]).await;
+    let mut stream = RawStream::open(&daemon, &tokens[1]).await;
     acquire("secret:before").await;
     assert!(stream.until("secret:before").await);
     let text = std::fs::read_to_string(&path).unwrap().replace("\"read:secret\", ", "");
@@ -189,7 +189,7 @@ async fn finding_12_an_expired_token_ends_its_stream() {
     let new = NewToken::make("brief", &["read:*".parse().unwrap()], Some(expires), &OsRandom).unwrap();
     write_private(plan.config.tokens.as_ref().unwrap(), &new.entry);
     let daemon = plan.start().await;
-    let mut stream = Stream::open(&daemon, &new.token).await;
+    let mut stream = RawStream::open(&daemon, &new.token).await;
     assert!(!stream.until("never").await, "it ends");
     // Within 5 s; the rest is for a busy machine.
     assert!(BootClock.wall() < soon + Duration::from_secs(15));

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Daemon, DaemonPlan, Reply, eventually};
 
-struct Stage {
+struct ScopesFixture {
     daemon: Daemon,
     tokens: Vec<(String, String)>,
 }
 
-impl Stage {
+impl ScopesFixture {
     async fn new(mut plan: DaemonPlan, who: &[(&str, &[&str])]) -> Self {
         let who: Vec<_> = who.iter().copied().chain([("root", &["admin:*"][..])]).collect();
         let tokens = plan.identities(&who);
@@ -70,7 +70,7 @@ async fn finding_03_a_key_of_the_default_scope_needs_the_right_on_all_of_it() {
         "submit:workflow",
         "submit:org",
     ];
-    let stage = Stage::new(DaemonPlan::with_plane(), &[("evil", &evil)]).await;
+    let stage = ScopesFixture::new(DaemonPlan::with_plane(), &[("evil", &evil)]).await;
     stage.apply("root", &workflow("w", DELAY)).await.ok();
     let victim = json!({"work": "pull", "key": "nightly"});
     let first = stage.post("root", "/v1/jobs", victim.clone()).await.ok();
@@ -101,7 +101,7 @@ async fn finding_03_a_key_of_the_default_scope_needs_the_right_on_all_of_it() {
 /// A refused retry or rerun leaves no audit line; a start that runs commands leaves one.
 #[tokio::test]
 async fn finding_15_retries_and_reruns_are_audited_after_their_checks_and_starts_of_commands_too() {
-    let stage = Stage::new(DaemonPlan::with_plane(), &[]).await;
+    let stage = ScopesFixture::new(DaemonPlan::with_plane(), &[]).await;
     stage.post("root", "/v1/jobs", json!({"id": "j", "work": "pull"})).await.ok();
     assert_eq!(stage.post("root", "/v1/jobs/j/retry", json!({})).await.code(), "not_dead");
     for (name, step) in [("c", "exec = [\"true\"]"), ("d", DELAY)] {
@@ -120,7 +120,7 @@ async fn finding_15_retries_and_reruns_are_audited_after_their_checks_and_starts
 #[tokio::test]
 async fn finding_11_a_topic_shows_only_the_jobs_that_its_workers_do() {
     let worker = ["work:topic:default", "work:topic:approval", "read:topic:default"];
-    let stage = Stage::new(DaemonPlan::with_plane(), &[("worker", &worker)]).await;
+    let stage = ScopesFixture::new(DaemonPlan::with_plane(), &[("worker", &worker)]).await;
     let text = workflow("w", "exec = [\"echo\", \"victim-secret\"]")
         + "[[step]]\nid = \"ask\"\napproval = \"victim-question\"\n";
     stage.apply("root", &text).await.ok();
@@ -151,7 +151,7 @@ async fn finding_11_a_topic_shows_only_the_jobs_that_its_workers_do() {
 async fn finding_05_to_decide_shows_nothing_of_the_job() {
     let who: [(&str, &[&str]); 2] =
         [("ann", &["approve:job:team"]), ("eve", &["approve:job:team", "read:job:team"])];
-    let stage = Stage::new(DaemonPlan::with_plane(), &who).await;
+    let stage = ScopesFixture::new(DaemonPlan::with_plane(), &who).await;
     for (id, decides, shown) in [("team:a", "ann", false), ("team:b", "eve", true)] {
         let job = json!({
             "id": id, "work": "pull", "requires_approval": true, "payload": "victim-payload",
@@ -173,7 +173,8 @@ async fn finding_05_to_decide_shows_nothing_of_the_job() {
 /// A list says when it may lack something, and a reader of some names gets all of those.
 #[tokio::test]
 async fn finding_11_lists_say_when_there_may_be_more() {
-    let stage = Stage::new(DaemonPlan::with_plane(), &[("ours", &["read:job:ours", "read:run:ours"])]).await;
+    let stage =
+        ScopesFixture::new(DaemonPlan::with_plane(), &[("ours", &["read:job:ours", "read:run:ours"])]).await;
     for id in ["theirs:1", "ours:1", "ours:2", "theirs:2"] {
         stage.post("root", "/v1/jobs", json!({"id": id, "work": "pull"})).await.ok();
     }
@@ -193,7 +194,7 @@ async fn finding_21_quotas_bound_jobs_runs_and_workflows_of_one_identity() {
     let quotas = &mut plan.config.quotas;
     (quotas.jobs, quotas.runs, quotas.workflows) = (2, 1, 1);
     let grants = ["submit:*", "define:*"];
-    let stage = Stage::new(plan, &[("flood", &grants), ("calm", &grants)]).await;
+    let stage = ScopesFixture::new(plan, &[("flood", &grants), ("calm", &grants)]).await;
     let refused = async |path: &str, body: Value, what: &str| {
         let reply = stage.post("flood", path, body.clone()).await;
         assert_eq!((reply.status, reply.code().as_str()), (429, "quota_reached"), "{reply:?}");
@@ -231,7 +232,7 @@ async fn finding_21_quotas_bound_jobs_runs_and_workflows_of_one_identity() {
 #[tokio::test]
 async fn finding_11_reasons_of_policy_changes_are_for_readers_of_everything() {
     let who: [(&str, &[&str]); 2] = [("some", &["read:evil"]), ("all", &["read:*"])];
-    let stage = Stage::new(DaemonPlan::new(), &who).await;
+    let stage = ScopesFixture::new(DaemonPlan::new(), &who).await;
     let change = json!({"field": "ttl", "value": "50s", "reason": "secret (set: x)", "lasting_ms": 600_000});
     stage.post("root", "/v1/policies/scheduler/overrides", change).await.ok();
     eventually("the change in the history", async || {
@@ -254,7 +255,7 @@ async fn finding_05_a_decision_that_cannot_be_audited_is_not_made() {
     let mut plan = DaemonPlan::with_plane();
     // Each line begins a segment, which takes the name of the newest one.
     plan.config.audit_segment_bytes = 1;
-    let stage = Stage::new(plan, &[]).await;
+    let stage = ScopesFixture::new(plan, &[]).await;
     let asking = json!({"id": "j", "work": "pull", "requires_approval": true});
     let snapshot = stage.post("root", "/v1/jobs", asking).await.ok()["snapshot"].clone();
     let dying = json!({"id": "d", "work": {"exec": ["false"]}, "attempts": 1});

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use crate::fixture::{Daemon, DaemonPlan, Reply, eventually};
 
 /// A daemon with the plane, and a way to act as one of its identities.
-struct Stage {
+struct RightsFixture {
     daemon: Daemon,
     tokens: Vec<(String, String)>,
 }
 
-impl Stage {
+impl RightsFixture {
     async fn new(who: &[(&str, &[&str])]) -> Self {
         let mut plan = DaemonPlan::with_plane();
         let who: Vec<_> = who.iter().copied().chain([("root", &["admin:*"][..])]).collect();
@@ -59,7 +59,7 @@ fn assert_forbidden(reply: &Reply, grant: &str) {
 /// A key that a foreign job has reveals nothing of it, neither by its answer nor by its text.
 #[tokio::test]
 async fn finding_03_a_foreign_key_reveals_nothing() {
-    let stage = Stage::new(&[(
+    let stage = RightsFixture::new(&[(
         "evil",
         &["submit:job:evil", "submit:topic:pay", "submit:run:evil", "submit:workflow", "submit:org"],
     )])
@@ -90,7 +90,7 @@ async fn finding_03_a_foreign_key_reveals_nothing() {
     (later["id"], later["key"]) = (json!("victim:later"), json!("pay-2026-12"));
     assert_eq!(stage.post("root", "/v1/jobs", later).await.status, 201);
     // One tenant can limit its members to names: the key is the same, and the job is not readable.
-    let stage = Stage::new(&[("part", &["submit:job:acme:b", "submit:topic:pay"])]).await;
+    let stage = RightsFixture::new(&[("part", &["submit:job:acme:b", "submit:topic:pay"])]).await;
     let mut other = secret;
     other["id"] = json!("acme:victim");
     assert_eq!(stage.post("root", "/v1/jobs", other).await.status, 201);
@@ -105,7 +105,7 @@ async fn finding_03_a_foreign_key_reveals_nothing() {
 /// The token of a worker cannot decide, whatever else it may do with the job.
 #[tokio::test]
 async fn finding_05_working_submitting_and_holding_never_approve() {
-    let stage = Stage::new(&[
+    let stage = RightsFixture::new(&[
         ("worker", &["work:topic", "work:job", "hold:job", "submit:job", "submit:topic", "read:*"]),
         ("ann", &["approve:job:team"]),
     ])
@@ -142,7 +142,7 @@ async fn finding_05_working_submitting_and_holding_never_approve() {
 /// Submitting takes the topic, too; commands take a right of their own, also when a job is submitted again.
 #[tokio::test]
 async fn finding_11_submits_need_the_topic_and_commands_their_right() {
-    let stage = Stage::new(&[
+    let stage = RightsFixture::new(&[
         ("evil", &["submit:job:evil", "submit:topic:mail", "hold:res:evil"]),
         ("ops", &["submit:job:evil", "submit:topic", "command:job:evil", "hold:res:evil"]),
         ("tenant", &["submit:job:acme", "submit:topic"]),
@@ -176,7 +176,7 @@ async fn finding_11_submits_need_the_topic_and_commands_their_right() {
 /// A worker gets the jobs of its topic, or of its tenant, and no others.
 #[tokio::test]
 async fn finding_11_workers_and_readers_can_be_limited_to_a_topic_or_tenant() {
-    let stage = Stage::new(&[
+    let stage = RightsFixture::new(&[
         ("of-topic", &["work:topic:pay"]),
         ("of-tenant", &["work:job:acme"]),
         ("reader", &["read:topic:pay"]),
@@ -247,7 +247,7 @@ async fn finding_11_runs_need_the_workflow_the_organisation_and_what_the_steps_t
         who.push((missing.replace(':', "-"), rest));
     }
     let who: Vec<_> = who.iter().map(|(id, grants)| (id.as_str(), grants.as_slice())).collect();
-    let stage = Stage::new(&who).await;
+    let stage = RightsFixture::new(&who).await;
     let text =
         "name = \"flow\"\n[[step]]\nid = \"a\"\nhandler = \"t\"\nattempts = 1\nresources = [\"gpu\"]\n";
     stage.apply("root", text).await.ok();
@@ -282,7 +282,7 @@ async fn finding_11_runs_need_the_workflow_the_organisation_and_what_the_steps_t
 /// Defining a workflow takes its name, the topics of its steps, and commands.
 #[tokio::test]
 async fn finding_11_definitions_need_the_name_the_topics_and_commands() {
-    let stage = Stage::new(&[
+    let stage = RightsFixture::new(&[
         ("definer", &["define:workflow:mine", "submit:topic:t"]),
         ("commander", &["define:workflow:mine", "command:workflow:mine", "command:workflow:theirs"]),
     ])

@@ -18,7 +18,7 @@ use crate::auth::Principal;
 
 /// The file name of the newest segment.
 pub(super) const NEWEST_SEGMENT: &str = "audit.jsonl";
-const SET_ASIDE: &str = ".damaged-";
+const DAMAGED_FILE_MARK: &str = ".damaged-";
 
 /// The bounds of the log on the disk.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +98,7 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
 /// How many damaged files, and notes about missing ones, are still in the folder.
 pub(super) fn count_set_aside(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().contains(SET_ASIDE)).count()
+    entries.filter(|entry| entry.file_name().to_string_lossy().contains(DAMAGED_FILE_MARK)).count()
 }
 
 /// Renames a damaged file, so that it is kept but not read any more. Returns its new name.
@@ -121,7 +121,7 @@ fn unused_name(path: &Path) -> io::Result<(PathBuf, String)> {
     let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut copy = 1_u32;
     loop {
-        let name = format!("{file_name}{SET_ASIDE}{copy}");
+        let name = format!("{file_name}{DAMAGED_FILE_MARK}{copy}");
         let unused = path.with_file_name(&name);
         if !has_entry(&unused) {
             return Ok((unused, name));

@@ -49,13 +49,13 @@ async fn resume_one(app: &Arc<App>, row: SavedHold) {
     let Ok(name) = Name::new(&row.name) else { return };
     match resume_until_answered(app, &row, &name).await {
         Ok(Some(hold)) => {
-            tracing::info!(%name, id = row.id, "a hold of the last life goes on");
+            tracing::info!(%name, id = row.id, "a hold kept before the restart goes on");
             // The client could not send heartbeats while the daemon was down, so its time starts
             // now.
             app.holds.activate(&row.key(), hold, app.clock.now());
         }
         Ok(None) => {
-            tracing::warn!(%name, id = row.id, "a hold of the last life is lost");
+            tracing::warn!(%name, id = row.id, "a hold kept before the restart is lost");
             app.holds.mark_lost(&row.key(), name, "daemon_down", app.clock.now());
         }
         Err(_) => app.holds.mark_lost(&row.key(), name, "policy_gone", app.clock.now()),

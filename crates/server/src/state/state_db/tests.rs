@@ -147,7 +147,13 @@ async fn finding_10_a_write_is_confirmed_while_reads_wait() {
     let has_run = Arc::new(AtomicBool::new(false));
     let gone = tokio::spawn({
         let (db, has_run) = (Arc::clone(&db), Arc::clone(&has_run));
-        async move { db.read(move |_| Ok(has_run.store(true, Ordering::SeqCst))).await }
+        async move {
+            let note_run = move |_: &Connection| {
+                has_run.store(true, Ordering::SeqCst);
+                Ok(())
+            };
+            db.read(note_run).await
+        }
     });
     // Its own write is queued now, before the next one, so that it waits for the reader after that.
     tokio::task::yield_now().await;
