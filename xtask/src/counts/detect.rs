@@ -70,10 +70,11 @@ fn names_scheme(string: &str) -> bool {
     })
 }
 
-/// Whether a string outside of unit tests names a store.
+/// Whether a string names a store, outside of unit tests and of the examples in help texts: a user has to write some URL.
 pub(super) fn writes_store_scheme(text: &str) -> bool {
     let tests = text.find("\n#[cfg(test)]\nmod ").unwrap_or(text.len());
-    strings(&text[..tests]).into_iter().any(names_scheme)
+    let is_help = |string: &str| string.contains("Examples:\n");
+    strings(&text[..tests]).into_iter().any(|string| !is_help(string) && names_scheme(string))
 }
 
 /// Whether a file drives the machine of an acquire by itself. One driver does it for the library, the daemon and the command.
@@ -108,6 +109,7 @@ mod tests {
         let line = |text: &str| writes_store_scheme(text);
         assert!(line(r#"let url = "redis://localhost";"#) && line(r#"if text == "memory:" {"#));
         assert!(line(r#"help("say \"no\",\nor name sqlite:locks.db")"#));
+        assert!(!line("after_help = \"\\\nExamples:\n  leasehold --store redis://h list\""));
         assert!(!line(r#"// "redis://localhost""#) && !line("redis::cmd(a)") && !line(r#"f("a", redis: 1)"#));
         assert!(!line(r#"panic!("memory: {used}")"#) && !line(r#"key("mysqlite:x")"#));
         assert!(!line("fn a() {}\n#[cfg(test)]\nmod tests { const A: &str = \"redis:x\"; }"));

@@ -142,15 +142,21 @@ impl Settings {
             ));
         }
         let from_file = !matches!(self.store.origin.as_str(), "command line" | "LEASEHOLD_STORE" | "default");
-        if store_use == StoreUse::Exclude && from_file && self.store.value.starts_with("memory:") {
+        if store_use == StoreUse::Exclude && from_file && is_within_one_process(&self.store.value) {
+            let url = &self.store.value;
             bail!(
-                "{} says store = \"memory:\", which is in one process only: two commands would not exclude each other\n\
-                 name a store that processes share, e.g. sqlite:PATH; or say --store memory: if one process is enough",
+                "{} says store = {url:?}, which is in one process only: two commands would not exclude each other\n\
+                 name a store that processes share (`leasehold --help` lists them); or say --store {url} if one process is enough",
                 self.store.origin
             );
         }
         Ok(())
     }
+}
+
+fn is_within_one_process(url: &str) -> bool {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    leasehold::backends().iter().any(|store| store.one_process && store.schemes.contains(&scheme))
 }
 
 #[cfg(test)]

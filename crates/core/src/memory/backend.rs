@@ -20,6 +20,7 @@ impl Backend for MemoryBackend {
     fn info(&self) -> BackendInfo {
         BackendInfo::new("memory", &["memory"], &["memory:"])
             .with_summary("this process's memory", "no other process; for tests and examples")
+            .within_one_process()
     }
 
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError> {

@@ -28,6 +28,8 @@ pub struct BackendInfo {
     pub summary: &'static str,
     /// Which clients can use one store together: `processes of one host`.
     pub shared_by: &'static str,
+    /// The store is memory of one process: it cannot exclude another one.
+    pub one_process: bool,
     /// The subjects of [`StoreLocation::examine`], for the help of `leasehold doctor`; may be empty.
     pub examines: &'static str,
 }
@@ -40,7 +42,16 @@ impl BackendInfo {
         schemes: &'static [&'static str],
         url_forms: &'static [&'static str],
     ) -> Self {
-        Self { title, schemes, takes_paths: false, url_forms, summary: title, shared_by: "", examines: "" }
+        Self {
+            title,
+            schemes,
+            takes_paths: false,
+            url_forms,
+            summary: title,
+            shared_by: "",
+            one_process: false,
+            examines: "",
+        }
     }
 
     /// Sets what the URL names and which clients can share it.
@@ -48,6 +59,13 @@ impl BackendInfo {
     pub const fn with_summary(mut self, summary: &'static str, shared_by: &'static str) -> Self {
         self.summary = summary;
         self.shared_by = shared_by;
+        self
+    }
+
+    /// Declares that the store is memory of one process.
+    #[must_use]
+    pub const fn within_one_process(mut self) -> Self {
+        self.one_process = true;
         self
     }
 

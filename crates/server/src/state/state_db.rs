@@ -93,41 +93,44 @@ impl StateDb {
             )
             .and_then(|()| prepare_tables(&connection))
             .map_err(|error| format!("the daemon's file cannot be used: {error}"))?;
-        let (mut ledger, writer) = Self::with_connection(connection, lock);
-        thread::Builder::new().name("ledger".to_owned()).spawn(writer).map_err(|error| error.to_string())?;
+        let (mut db, writer) = Self::with_connection(connection, lock);
+        thread::Builder::new()
+            .name("state-db".to_owned())
+            .spawn(writer)
+            .map_err(|error| error.to_string())?;
         if let Some(folder) = folder {
-            ledger.reader = Some(start_reader(&folder.join("daemon.db"))?);
+            db.reader = Some(start_reader(&folder.join("daemon.db"))?);
         }
-        Ok(ledger)
+        Ok(db)
     }
 
     /// A database on this connection, and the writer loop to run on a thread. Tests run the loop
     /// later, to control which tasks share a transaction.
     fn with_connection(connection: Connection, lock: Option<fs::File>) -> (Self, impl FnOnce() + Send) {
         let (steps, queue) = sync_channel(MAX_QUEUED_TASKS);
-        let (owe, owed) = channel();
-        let ledger = Self::from_parts(Arc::new(steps), Some(owe), lock);
-        (ledger, move || run_writer(connection, &queue, &owed))
+        let (reply_sender, replies) = channel();
+        let db = Self::from_parts(Arc::new(steps), Some(reply_sender), lock);
+        (db, move || run_writer(connection, &queue, &replies))
     }
 
     /// Uses an external writer that commits each task by itself.
-    pub(crate) fn with_writer(scribe: Arc<dyn DatabaseWriter>) -> Self {
-        let ledger = Self::from_parts(scribe, None, None);
-        ledger.write_later(|db| {
+    pub(crate) fn with_writer(writer: Arc<dyn DatabaseWriter>) -> Self {
+        let db = Self::from_parts(writer, None, None);
+        db.write_later(|db| {
             let _ = prepare_tables(db);
         });
-        ledger
+        db
     }
 
     fn from_parts(
-        scribe: Arc<dyn DatabaseWriter>,
-        owed: Option<Sender<PendingReply>>,
+        writer: Arc<dyn DatabaseWriter>,
+        replies: Option<Sender<PendingReply>>,
         lock: Option<fs::File>,
     ) -> Self {
         Self {
-            writer: scribe,
+            writer,
             reader: None,
-            pending_replies: owed,
+            pending_replies: replies,
             lock: Mutex::new(lock),
             closed: AtomicBool::new(false),
         }
@@ -200,7 +203,7 @@ impl StateDb {
     fn submit_with_reply<T, S>(
         queue: &dyn DatabaseWriter,
         step: S,
-        owed: Option<Sender<PendingReply>>,
+        replies: Option<Sender<PendingReply>>,
     ) -> impl Future<Output = Result<T, String>> + Send + use<T, S>
     where
         T: Send + 'static,
@@ -214,8 +217,8 @@ impl StateDb {
             };
             // In autocommit the task is already durable. Inside a transaction its result counts
             // only after COMMIT.
-            match owed.filter(|_| !connection.is_autocommit()) {
-                Some(owed) => drop(owed.send(Box::new(tell))),
+            match replies.filter(|_| !connection.is_autocommit()) {
+                Some(replies) => drop(replies.send(Box::new(tell))),
                 None => tell(Ok(())),
             }
         });
@@ -282,13 +285,13 @@ fn start_reader(path: &Path) -> Result<SyncSender<DatabaseTask>, String> {
         .map_err(|error| format!("{}: cannot be read: {error}", path.display()))?;
     let (steps, queue) = sync_channel::<DatabaseTask>(MAX_QUEUED_READS);
     thread::Builder::new()
-        .name("ledger-read".to_owned())
+        .name("db-read".to_owned())
         .spawn(move || queue.iter().for_each(|step| step(&connection)))
         .map_err(|error| error.to_string())?;
     Ok(steps)
 }
 
-fn run_writer(connection: Connection, queue: &Receiver<DatabaseTask>, owed: &Receiver<PendingReply>) {
+fn run_writer(connection: Connection, queue: &Receiver<DatabaseTask>, replies: &Receiver<PendingReply>) {
     while let Ok(first) = queue.recv() {
         // One transaction for all queued tasks: they share the cost of one commit.
         let begun = connection.execute_batch("BEGIN IMMEDIATE").is_ok();
@@ -305,7 +308,7 @@ fn run_writer(connection: Connection, queue: &Receiver<DatabaseTask>, owed: &Rec
             let _ = connection.execute_batch("ROLLBACK");
             committed = Err(error.to_string());
         }
-        for tell in owed.try_iter() {
+        for tell in replies.try_iter() {
             tell(committed.clone());
         }
     }
