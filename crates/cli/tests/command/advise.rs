@@ -92,7 +92,8 @@ fn finding_19_a_diff_for_patch_is_not_escaped() {
     let told = fixture.run(&["advise", "--from", "held.txt", "--jitter", "4s", "--guard", "2s", "--write"]);
     fixture.write("change.diff", &stdout_of(&told));
     let mut patch = std::process::Command::new("patch");
-    let patched = patch.args(["-p1", "-i", "change.diff"]).current_dir(fixture.path("")).output().unwrap();
+    let patched =
+        patch.args(["-p1", "--fuzz=0", "-i", "change.diff"]).current_dir(fixture.path("")).output().unwrap();
     assert!(patched.status.success(), "{patched:?} {}", stderr_of(&told));
     assert!(fixture.read("leasehold.toml").starts_with(&ours.replace("60s", "24s")));
 }
