@@ -137,7 +137,10 @@ pub fn replace_with(
     access: FileAccess,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    if let Some(folder) = device_folder(path)? {
+    // Only what people look at goes to a terminal or a pipe; a secret is always a file of its own.
+    if matches!(access, FileAccess::Umask | FileAccess::WorldReadable)
+        && let Some(folder) = device_folder(path)?
+    {
         return write(&mut open_device(&folder, path)?);
     }
     let temporary = temporary_name(path);

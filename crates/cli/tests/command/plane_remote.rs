@@ -291,7 +291,7 @@ fn workflows_are_the_same_through_a_daemon() {
     let once = watched[1].lines().filter(|line| line.contains("ask running"));
     assert_eq!(once.count(), 1, "each event once: {}", watched[1]);
     let (shown, _) = both.assert_same(&["workflow", "get", "r"], 0);
-    assert!(shown.contains("r w SUCCEEDED") && shown.contains("go done 1 r.go~1"), "{shown}");
+    assert!(shown.contains("r w SUCCEEDED") && shown.contains("go done 1 r.go.1"), "{shown}");
     both.assert_same(&["workflow", "get", "r", "-o", "json"], 0);
     both.assert_same(&["workflow", "watch", "r"], 0);
     let (_, told) = both.assert_same(&["workflow", "cancel", "r"], 1);
