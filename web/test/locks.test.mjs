@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { Stage, browser, open, until } from './stage.mjs';
+import { BIN, Stage, browser, open, until } from './stage.mjs';
 
 let stage, chrome;
 before(async () => {
@@ -164,8 +164,10 @@ test('the page comes back by itself when the daemon does', async () => {
 test('the printed link opens the dashboard once, and leasehold dashboard prints another', async () => {
   const other = await Stage.open();
   try {
-    const url = await other.daemon();
-    const link = await until('the link', () => /http:\/\/[^ \n]*#code=[0-9a-f]+/.exec(other.server.out)?.[0]);
+    // `dev` prints the link on a terminal only. The terminal's end hangs it up.
+    const terminal = other.start('script', ['-qec', `exec '${BIN}' dev --listen 127.0.0.1:0`, '/dev/null']);
+    const url = await other.address(terminal);
+    const link = await until('the link', () => /http:\/\/[^ \r\n]*#code=[0-9a-f]+/.exec(terminal.out)?.[0]);
     const stranger = await open(chrome, url, { token: '' });
     await stranger.goto(url);
     await stranger.getByLabel('API token').waitFor();

@@ -47,14 +47,15 @@ pub(crate) fn main(settings: &Settings, args: &DevArgs) -> anyhow::Result<bool> 
     };
     if !args.listen.ip().is_loopback() {
         bail!(
-            "`dev` runs commands as you and has no identities, so it listens on this machine only, not on {}\n             for other machines: `leasehold serve --listen {} --tokens FILE --tls-cert FILE --tls-key FILE`",
+            "`dev` runs commands as you and has no identities, so it listens on this machine only, not on {}\n\
+             for other machines: `leasehold serve --listen {} --tokens FILE --tls-cert FILE --tls-key FILE`",
             args.listen.ip(),
             args.listen
         );
     }
     let mut config = Config::new(args.listen);
     config.state_dir = Some(Settings::daemon_folder()?);
-    let setup = DaemonSetup { url, policies: settings.policy_file(), plane: Some(plane), config };
+    let setup = DaemonSetup { url, policies: settings.followed_policies()?, plane: Some(plane), config };
     setup.run(|ready| {
         let (url, json) = (ready.url, "-H 'content-type: application/json'");
         // `[::1]` would be a pattern of file names.

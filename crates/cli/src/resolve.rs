@@ -40,6 +40,11 @@ impl Settings {
         })
     }
 
+    /// The policy file, which a client follows, and the classes in it. Not read again: all of a command sees the same text.
+    pub(crate) fn followed_policies(&self) -> anyhow::Result<Option<(PathBuf, PolicyBook)>> {
+        self.policy_file().map(|file| anyhow::Ok((file, self.policy_book()?))).transpose()
+    }
+
     /// The configured holder name; `None` if neither the arguments nor a file set one.
     pub(crate) fn holder(&self) -> anyhow::Result<Option<Holder>> {
         let given = self.holder.as_ref();

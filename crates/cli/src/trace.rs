@@ -1,6 +1,5 @@
 //! Spans for an OpenTelemetry collector, if the build has feature `otlp` and the environment names one.
 
-use leasehold::OpenBuilder;
 use leasehold_core::LocksBuilder;
 
 #[cfg(feature = "otlp")]
@@ -26,15 +25,6 @@ impl Trace {
     #[expect(clippy::unnecessary_wraps, reason = "the same as with the feature")]
     pub(crate) fn from_env() -> anyhow::Result<Self> {
         Ok(Self::default())
-    }
-
-    /// Adds the exporter as an observer.
-    pub(crate) fn observe_opening(&self, opening: OpenBuilder) -> OpenBuilder {
-        #[cfg(feature = "otlp")]
-        if let Some(to) = &self.exporter {
-            return opening.observer(to.spans());
-        }
-        opening
     }
 
     /// Adds the exporter as an observer.

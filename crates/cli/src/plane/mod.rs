@@ -98,8 +98,8 @@ fn open_locks(
     let store = url.open()?;
     let numbers = Arc::new(MetricsRegistry::new(store.capabilities().kind));
     let mut builder = Locks::builder(store).observer(Arc::clone(&numbers) as _);
-    if let Some(file) = settings.policy_file() {
-        builder = builder.policies(settings.policy_book()?).policy_file(file);
+    if let Some((file, book)) = settings.followed_policies()? {
+        builder = builder.policies(book).policy_file(file);
     }
     if let Some(holder) = holder.or(settings.holder()?) {
         builder = builder.holder(holder);

@@ -31,15 +31,19 @@ impl CommandClient {
         let (observer, printer) = EventPrinter::new();
         let trace = Trace::from_env()?;
         let counter = Arc::new(EventCounter::default());
-        let opening = leasehold::open(store.clone()).observer(observer).observer(Arc::clone(&counter) as _);
-        let mut opening = trace.observe_opening(opening);
-        if let Some(file) = settings.policy_file() {
-            opening = opening.policies(file);
+        // Policies are read first: an invalid file must not leave a new, empty database behind.
+        let (policies, holder, url) = (settings.followed_policies()?, settings.holder()?, store.clone());
+        // On a blocking thread: opening a SQLite file may wait for other processes.
+        let store = tokio::task::spawn_blocking(move || url.open()).await??;
+        let builder = Locks::builder(store).observer(observer).observer(Arc::clone(&counter) as _);
+        let mut builder = trace.observe_builder(builder);
+        if let Some((file, book)) = policies {
+            builder = builder.policies(book).policy_file(file);
         }
-        if let Some(holder) = settings.holder()? {
-            opening = opening.holder(holder);
+        if let Some(holder) = holder {
+            builder = builder.holder(holder);
         }
-        let locks = opening.build().await?;
+        let locks = builder.build()?;
         let kind = locks.store().capabilities().kind;
         let metrics_file = metrics_file.map(|path| MetricsFile::start(path, &counter, kind)).transpose()?;
         Ok(Self { locks, printer, trace, metrics_file })

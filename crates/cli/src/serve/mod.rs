@@ -50,7 +50,7 @@ pub(crate) fn main(settings: &Settings, args: ServeArgs) -> anyhow::Result<bool>
     });
     let setup = DaemonSetup {
         url,
-        policies: settings.policy_file(),
+        policies: settings.followed_policies()?,
         plane: plane.transpose()?,
         config: args.config()?,
     };
@@ -66,7 +66,7 @@ pub(crate) fn main(settings: &Settings, args: ServeArgs) -> anyhow::Result<bool>
 /// The store, policies, control plane and server configuration of a daemon.
 pub(crate) struct DaemonSetup {
     pub(crate) url: StoreUrl,
-    pub(crate) policies: Option<PathBuf>,
+    pub(crate) policies: Option<(PathBuf, PolicyBook)>,
     /// The embedded control plane, if any.
     pub(crate) plane: Option<PlaneSetup>,
     pub(crate) config: Config,
@@ -142,15 +142,13 @@ impl DaemonSetup {
     }
 
     async fn bind(self, trace: &Trace) -> anyhow::Result<(Server, Option<leasehold_plane::Replica>)> {
-        // Read the policies before opening the store: a mistake in them must not leave an empty database.
-        let book = self.policies.as_ref().map(PolicyBook::from_file).transpose()?;
         let url = self.url.clone();
         // Opening a SQLite file may block while other processes lock it.
         let store = tokio::task::spawn_blocking(move || url.open()).await??;
         let policies = self.policies;
         let setup = |locks: LocksBuilder| {
             let mut locks = trace.observe_builder(locks);
-            if let (Some(path), Some(book)) = (policies, book) {
+            if let Some((path, book)) = policies {
                 locks = locks.policies(book).policy_file(path);
             }
             locks
