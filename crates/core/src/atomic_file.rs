@@ -310,6 +310,52 @@ mod tests {
         assert_eq!(fs::read_to_string(shared.path().join("a")).unwrap(), "two");
     }
 
+    /// By name, standard output as a file would be written from its beginning.
+    #[test]
+    fn finding_20_standard_streams_are_used_as_they_are_open() {
+        let flags = |file: &dyn AsFd| rustix::fs::fcntl_getfl(file.as_fd()).unwrap();
+        for (name, stream) in [("/dev/stdout", &io::stdout() as &dyn AsFd), ("/dev/stderr", &io::stderr())] {
+            let opened = open_device(Path::new("/dev"), Path::new(name)).unwrap();
+            assert_eq!(flags(&opened), flags(stream), "{name}");
+        }
+    }
+
+    #[test]
+    fn appending_follows_no_link_and_keeps_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, link) = (folder.path().join("log"), folder.path().join("link"));
+        for line in [b"one\n", b"two\n"] {
+            append_private(&log).unwrap().write_all(line).unwrap();
+        }
+        assert_eq!((fs::read_to_string(&log).unwrap().as_str(), mode(&log)), ("one\ntwo\n", 0o600));
+        std::os::unix::fs::symlink(&log, &link).unwrap();
+        assert!(append_private(&link).unwrap_err().to_string().contains("it is a link"));
+        let missing = append_private(&folder.path().join("none/log")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn durable_files_are_written_and_their_folders_must_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        replace_durably(&path, FileAccess::Private, b"x").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("x", 0o600));
+        sync_folder(&path).unwrap();
+        assert!(sync_folder(&folder.path().join("none/key")).is_err());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_seen_before_and_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report");
+        check_writable(&path).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        check_writable(Path::new("/dev/null")).unwrap();
+        assert!(check_writable(&folder.path().join("none/report")).is_err());
+        fs::create_dir(&path).unwrap();
+        assert!(check_writable(&path).is_err());
+    }
+
     #[test]
     fn a_link_to_a_device_is_replaced_outside_of_dev() {
         let folder = tempfile::tempdir().unwrap();

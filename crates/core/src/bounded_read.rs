@@ -41,3 +41,31 @@ pub fn read_bounded(path: &Path, limit: u64) -> io::Result<BoundedFile> {
     }
     Ok(BoundedFile { bytes, metadata })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_whole_up_to_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "12345").unwrap();
+        let whole = read_bounded(&path, 5).unwrap();
+        assert_eq!((whole.bytes.as_slice(), whole.metadata.len()), (b"12345".as_slice(), 5));
+        let refused = read_bounded(&path, 4).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(refused.to_string(), "it has 5 bytes; at most 4 are allowed");
+        // Files of /proc say that they are empty.
+        let endless = read_bounded(Path::new("/proc/self/status"), 10).unwrap_err();
+        assert_eq!(endless.to_string(), "it has 11 bytes; at most 10 are allowed");
+    }
+
+    #[test]
+    fn devices_and_folders_are_not_read() {
+        for path in ["/dev/zero", "/proc"] {
+            let refused = read_bounded(Path::new(path), 10).unwrap_err();
+            assert_eq!(refused.to_string(), "it is not a regular file", "{path}");
+        }
+    }
+}

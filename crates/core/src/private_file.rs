@@ -105,6 +105,33 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_roots_if_others_cannot_replace_its_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        if fs::metadata(folder.path()).unwrap().uid() != 0 {
+            eprintln!("NOT TESTED: only root can make folders of root");
+            return;
+        }
+        let cases = [
+            (0, 0o755, false, true),
+            (0, 0o775, false, false),
+            (0, 0o775, true, false),
+            (0, 0o1777, false, false),
+            (0, 0o1777, true, true),
+            (1, 0o755, false, false),
+            (1, 0o1777, true, false),
+        ];
+        for (owner, mode, may_be_sticky, expected) in cases {
+            std::os::unix::fs::chown(folder.path(), Some(owner), None).unwrap();
+            fs::set_permissions(folder.path(), PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(
+                root_folder(folder.path(), may_be_sticky),
+                expected,
+                "{owner} {mode:o} {may_be_sticky}"
+            );
+        }
+    }
+
+    #[test]
     fn finding_12_a_folder_that_is_no_link_is_no_kubernetes_secret() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("..data");
