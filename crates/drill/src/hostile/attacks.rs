@@ -86,7 +86,9 @@ impl Attack {
     /// otherwise the drill has shown nothing.
     pub(super) fn least_effective_percent(self) -> usize {
         match self {
-            Self::Labels | Self::Probes => 99,
+            Self::Labels => 99,
+            // The others are beyond the budget of probes of one address.
+            Self::Probes => 5,
             // The others are refused, by the bound of bodies or of queries in the queue.
             Self::UnfinishedBodies | Self::History => 0,
             // The others are cut before they have sent all they wanted to.
@@ -210,7 +212,8 @@ impl Attack {
                         Ok(response) => self.judge(&response),
                         Err(error) => {
                             connection = None;
-                            RequestEnd::of_error(&error, false)
+                            // A probe beyond the budget is refused, and its connection closed.
+                            RequestEnd::of_error(&error, self == Self::Probes)
                         }
                     };
                     tally.count(end);
@@ -225,6 +228,7 @@ impl Attack {
         match (self, response.status) {
             (Self::Labels, 410) | (Self::History | Self::Probes, 200) => RequestEnd::Effective,
             (Self::History, 503) if text.contains("overloaded") => RequestEnd::Bounded,
+            (Self::Probes, 429) if text.contains("rate_limited") => RequestEnd::Bounded,
             (_, status) => RequestEnd::Failed(format!("status {status}")),
         }
     }

@@ -1,12 +1,13 @@
 //! A small HTTPS client that can also misbehave.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use leasehold_core::clock::{BootClock, Clock, run_until};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 
 use super::daemon::DaemonProcess;
@@ -25,7 +26,14 @@ pub(super) struct HttpsResponse {
 
 impl HttpsConnection {
     pub(super) async fn open(daemon: &DaemonProcess) -> io::Result<Self> {
-        let tcp = TcpStream::connect(daemon.address()).await?;
+        Self::open_from(daemon, Ipv4Addr::LOCALHOST).await
+    }
+
+    /// Opens a connection from this address of the loopback network: the daemon has budgets for each peer address.
+    pub(super) async fn open_from(daemon: &DaemonProcess, source: Ipv4Addr) -> io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((source, 0).into())?;
+        let tcp = socket.connect(daemon.address().parse().map_err(io::Error::other)?).await?;
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
         let stream = daemon.connector.connect(name, tcp).await?;

@@ -1,5 +1,6 @@
 //! Watches the daemon during an attack: its probe, its memory and its connections.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use super::https::HttpsConnection;
 
 // As long as the probes of `ops/kubernetes` may wait.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+// Not the attackers' address: an orchestrator has its own, and so its own budget of probes.
+const PROBER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What was seen during one attack.
@@ -64,6 +67,6 @@ async fn watch(daemon: &DaemonProcess, stop: &CancellationToken) -> WatchCounts 
 }
 
 async fn probe(daemon: &DaemonProcess) -> std::io::Result<u16> {
-    let mut connection = HttpsConnection::open(daemon).await?;
+    let mut connection = HttpsConnection::open_from(daemon, PROBER).await?;
     connection.request("GET", "/healthz", None, "").await.map(|response| response.status)
 }
