@@ -144,6 +144,8 @@ pub(super) struct DaemonNetwork {
     pub(super) faulted: Vec<u64>,
     // Requests that arrived twice. The daemon's own requests for them look like any others.
     pub(super) repeated: Vec<Vec<u8>>,
+    // Requests that arrived after their client had closed the connection: it had given up on them.
+    pub(super) late: Vec<Vec<u8>>,
 }
 
 impl WorldState {
@@ -207,6 +209,9 @@ impl WorldState {
             }
             Packet::Bytes { slot, conn, side, data } => match self.daemon_network.conns.get_mut(&conn) {
                 Some(there) if !there.blackholed => {
+                    if side == SimSide::Daemon && there.client.closed && !there.is_duplicate {
+                        self.daemon_network.late.push(data.clone());
+                    }
                     there.endpoint(side).receive_if_open(slot, |end| end.inbox.extend(data))
                 }
                 _ => WakeTarget::Nothing,

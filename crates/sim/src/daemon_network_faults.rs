@@ -19,6 +19,12 @@ use super::world::{SimEvent, WorldState};
 // Numbered apart from the messages to the store, because both share the plan's list of spared ones.
 const FIRST_PACKET_NUMBER: u64 = 1 << 40;
 
+/// Whether one of these requests has the token in its head or body.
+fn names_token(requests: &[Vec<u8>], token: &Token) -> bool {
+    let token = token.expose().as_bytes();
+    requests.iter().any(|data| data.windows(token.len()).any(|part| part == token))
+}
+
 impl WorldState {
     /// A client opens a connection. `to` receives the result, or never does.
     pub(super) fn connect(&mut self, slot: usize, life: u32, to: ConnectReply) {
@@ -58,9 +64,12 @@ impl WorldState {
 
     /// Whether a client's request with this token arrived at the daemon twice, so that this may be what the copy led to.
     pub(super) fn is_token_repeated(&self, token: &Token) -> bool {
-        let token = token.expose().as_bytes();
-        let mut repeated = self.daemon_network.repeated.iter();
-        repeated.any(|data| data.windows(token.len()).any(|part| part == token))
+        names_token(&self.daemon_network.repeated, token)
+    }
+
+    /// Whether a client's request with this token arrived after the client had given up on it.
+    pub(super) fn is_token_late(&self, token: &Token) -> bool {
+        names_token(&self.daemon_network.late, token)
     }
 
     /// One side sends a message.

@@ -99,7 +99,8 @@ impl WorldState {
                 sent,
                 own: before.as_ref().is_some_and(own),
                 done,
-                stale,
+                // The daemon waits for the store although its own client may be gone.
+                stale: stale || part.token.is_some_and(|token| self.is_token_late(token)),
                 repeated: part.token.is_some_and(|token| self.is_token_repeated(token)),
                 fence: part.fence,
                 before: *before,

@@ -107,7 +107,8 @@ pub struct StoreExecution {
     pub own: bool,
     /// The store's response: granted, extended or released.
     pub done: bool,
-    /// Its sender does not wait for a response any more, or the network repeated it.
+    /// Its sender does not wait for a response any more, or the network repeated it. Behind a daemon:
+    /// some request of this token arrived there after its client had given up on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
     /// A request of this token reached the daemon twice, so the sender may wait for the other one.
