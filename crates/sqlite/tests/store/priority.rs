@@ -196,7 +196,13 @@ async fn dropping_the_store_ends_its_threads() {
     let who = TestClient::new("a", "job");
     let listener = store.listen(&who.name, &who.token);
     who.expect_granted(&store).await;
-    assert!(threads("leasehold-sqlit") >= 2 && context.open_files() >= 2);
+    // A thread has its name only once it runs: the reader's may not have run yet.
+    await_event("the store's threads", async {
+        while threads("leasehold-sqlit") < 2 || context.open_files() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     drop((store, listener));
     // A thread owns its connection: it has ended once the files are closed.
     context.wait_closed().await;
