@@ -51,7 +51,7 @@ test('a class is switched to fail-closed for ten minutes, with a reason, and can
   await page.context().close();
 });
 
-test('a countdown begins with what was asked for and not with more', async () => {
+test('a countdown starts with the requested time and not with more', async () => {
   const page = await open(chrome, stage.url);
   // The page's clock ticks so seldom that its last tick is older than the answer.
   await page.addInitScript(() => {
@@ -70,7 +70,7 @@ test('a countdown begins with what was asked for and not with more', async () =>
   await page.context().close();
 });
 
-test('an override that somebody else made is seen, and reverts by itself', async () => {
+test('an override made by another client is shown, and reverts by itself', async () => {
   const page = await open(chrome, stage.url);
   await page.goto(`${stage.url}/#/classes`);
   const card = page.locator('[data-class="workflow"]');

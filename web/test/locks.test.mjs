@@ -20,7 +20,7 @@ const drawn = (page, name) =>
     return bar && bar.firstElementChild.getBoundingClientRect().width / bar.getBoundingClientRect().width;
   }, name);
 
-test('an empty daemon says what to type, and what is typed appears', async () => {
+test('an empty daemon shows commands to try, and their locks appear', async () => {
   const page = await open(chrome, stage.url);
   await page.goto(stage.url);
   const command = await page.locator('.empty code').innerText();
@@ -58,7 +58,7 @@ test('a lock appears, its bar shrinks, and is full again when it is renewed', as
   await page.context().close();
 });
 
-test('without renewals a bar only shrinks, and the lock goes', async () => {
+test('without renewals a bar only shrinks, and the lock disappears', async () => {
   const page = await open(chrome, stage.url);
   await page.goto(stage.url);
   // The first answer that has the lock comes late, as on a busy machine, and so does its question: how much is left is less certain
@@ -114,7 +114,7 @@ test('a killed holder’s lock passes to the waiter, and the timeline shows the 
   await page.context().close();
 });
 
-test('a lock is looked at and broken from the keyboard, with a reason', async () => {
+test('a lock is inspected and broken with the keyboard alone, with a reason', async () => {
   const page = await open(chrome, stage.url);
   await stage.must('POST', '/v1/locks/job:stuck/acquire', { holder: 'stuck', ttl_ms: 600_000 });
   await page.goto(stage.url);
@@ -138,7 +138,7 @@ test('a lock is looked at and broken from the keyboard, with a reason', async ()
   await page.context().close();
 });
 
-test('the page comes back by itself when the daemon does', async () => {
+test('the page reconnects by itself when the daemon restarts', async () => {
   const other = await Stage.open();
   try {
     // With a tokens file: a daemon without one has a new token at each start.

@@ -69,7 +69,7 @@ test('an approval is decided in the browser and the run goes on to its end', asy
   await page.context().close();
 });
 
-test('a dead letter says why and is submitted again', async () => {
+test('a dead letter shows its reason and is submitted again', async () => {
   const page = await open(chrome, stage.url);
   await page.goto(`${stage.url}/#/plane/dead`);
   await page.locator('[data-dead]').getByText(/disk full|exit/).first().waitFor();
@@ -122,7 +122,7 @@ test('axe finds nothing in any view, light and dark, narrow and wide; nothing st
   assert.deepEqual(found, []);
 });
 
-test('axe can find something', async () => {
+test('axe finds a planted defect', async () => {
   const page = await open(chrome, stage.url, { axe: true });
   await page.goto(stage.url);
   await page.locator(READY.locks).first().waitFor();
@@ -134,7 +134,7 @@ test('axe can find something', async () => {
   await page.context().close();
 });
 
-test('every view as curl and as CLI: what is shown there works', async () => {
+test('the curl and CLI commands shown with each view work', async () => {
   const page = await open(chrome, stage.url);
   for (const view of VIEWS) {
     await page.goto(`${stage.url}/#/${view}`);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registry_without_an_audit_is_told_from_a_clean_report() {
+    fn a_registry_without_an_audit_differs_from_a_clean_report() {
         let judge = |text: &str| judge_npm_report(&Ended { code: 1, text: text.to_owned() });
         let report = |total: u32| {
             format!(

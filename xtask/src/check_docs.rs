@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_tests_are_told_from_other_code() {
+    fn names_of_tests_are_distinguished_from_other_code() {
         let text = "see `trap_11_grows` and `r13_one_renewal`, not trap_12_x or `trap_1_x`, `r13`, `renew_now`, `trap_11_`";
         assert_eq!(named_tests(text).collect::<Vec<_>>(), ["trap_11_grows", "r13_one_renewal"]);
         let text =

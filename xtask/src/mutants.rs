@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_told_in_one_line() {
+    fn a_run_is_summarized_in_one_line() {
         let outcome = Outcome { caught: 7, survived: 1, timed_out: 2 };
         assert_eq!(outcome.line(), "10 mutants: 7 caught, 1 survived, 2 timed out");
     }

@@ -57,7 +57,7 @@ macro_rules! for_cases {
             }
             ambiguity {
                 same_token_twice_is_one_grant [];
-                asking_again_restarts_the_ttl [];
+                a_repeated_acquire_restarts_the_ttl [];
                 lost_reply_then_the_same_grant [];
                 undo_before_a_late_acquire_makes_it_void [];
                 undo_of_a_grant_frees_it [];
@@ -74,18 +74,18 @@ macro_rules! for_cases {
             }
             waiting {
                 busy_reports_the_holder [];
-                queued_is_told_truly [];
-                asking_again_needs_no_hint [];
+                the_response_says_correctly_whether_a_waiter_is_queued [];
+                a_repeated_acquire_needs_no_hint [];
                 waiters_are_served_in_order [Queue];
                 handed_over_lease_shuts_others_out [Queue];
-                asking_again_keeps_the_place [Queue];
+                a_repeated_acquire_keeps_the_place_in_the_queue [Queue];
                 trap_17_granted_after_waiting_is_alive [Queue];
                 waiter_that_gave_up_is_forgotten [Queue];
                 leaving_the_queue_touches_no_lease [Queue];
                 trap_19_dead_waiter_costs_no_more_than_a_claim [Queue];
                 unconfirmed_claim_runs_out [Queue];
                 waiter_entry_runs_out [Queue];
-                asking_again_renews_the_entry [Queue];
+                a_repeated_acquire_renews_the_queue_entry [Queue];
                 waiters_are_counted [Queue];
             }
             waking {

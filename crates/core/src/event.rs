@@ -25,7 +25,7 @@ pub enum Loss {
     MaxHold,
     /// A local-only hold tried to heal and found another holder.
     HealConflict,
-    /// An operator broke the lease.
+    /// An operator ended the lease early.
     Broken,
     /// The client shut down before the work finished.
     Shutdown,
@@ -242,7 +242,7 @@ pub enum EventKind {
         /// By a confirmed release or by expiry.
         how: DebtResolution,
     },
-    /// An operator broke the lease of this name.
+    /// An operator ended the lease early of this name.
     Broken {
         /// The operator and the reason, as given.
         by: String,

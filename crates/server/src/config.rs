@@ -274,7 +274,7 @@ mod tests {
         }
     }
     #[test]
-    fn finding_08_a_daemon_without_identities_must_be_asked_for() {
+    fn finding_08_a_daemon_without_identities_needs_an_explicit_option() {
         for (listen, starts) in [("127.0.0.1:0", true), ("[::1]:0", true), ("0.0.0.0:0", false)] {
             let config = Config::new(listen.parse().unwrap());
             assert!(config.check().is_err(), "no identities by omission");

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_told_from_code_and_comments() {
+    fn strings_are_distinguished_from_code_and_comments() {
         let code = "a(\"x\\\"y\", '\"', b'\\\"', r\"c:\\\", r#\"z\"\n\"#, \"two\nlines\") // \"comment\"\n/// \"doc\"\nvar\"\"";
         assert_eq!(strings(code), ["x\\\"y", "c:\\", "z\"\n", "two\nlines", ""]);
         assert_eq!(strings("\"open"), ["open"]);

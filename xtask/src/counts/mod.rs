@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_told_apart() {
+    fn kinds_of_comments_are_distinguished() {
         assert!(is_why_comment("// A race."));
         assert!(is_why_comment("//"));
         assert!(

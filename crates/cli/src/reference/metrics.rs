@@ -16,7 +16,7 @@ fn kind_name(kind: MetricKind) -> &'static str {
 pub(super) fn page() -> String {
     let mut text = page_header(
         "Metrics",
-        "Each has the labels `class`, `namespace` and `store`, and its own if one is named. An event moves a number exactly once.",
+        "Each has the labels `class`, `namespace` and `store`, and its own label if one is named. Each event is counted exactly once.",
     );
     text += "| metric | kind | own label | what it says |\n|---|---|---|---|\n";
     for metric in METRICS {

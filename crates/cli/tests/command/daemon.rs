@@ -155,7 +155,7 @@ fn break_refuses_live_holders_and_ends_dead_ones() {
 
 /// `break` first asks the holder to release, through the daemon; the holder sees that at its next renewal.
 #[test]
-fn break_asks_the_holder_through_the_daemon() {
+fn break_requests_a_release_through_the_daemon() {
     let (fixture, _daemon) = fixture_behind_daemon();
     assert_eq!(exit_code(&fixture.run(&["acquire", "demo", "--ttl", "10m", "--token-file", "t"])), 0);
     let mut watching = fixture.start(&["break", "demo", "--reason", "please, INC-7", "--wait", "50s"]);

@@ -62,7 +62,7 @@ fn lists_and_shows_what_is_held() {
 }
 
 #[test]
-fn show_tells_free_from_error() {
+fn show_distinguishes_free_from_error() {
     let fixture = Fixture::sqlite();
     let free = fixture.run(&["show", "demo"]);
     assert_eq!((exit_code(&free), stdout_of(&free).as_str()), (1, ""));

@@ -35,7 +35,7 @@ pub async fn same_token_twice_is_one_grant(fixture: &dyn Fixture) -> CaseResult 
 
 /// A repeated acquire restarts the TTL: the second response's deadline counts
 /// from the second request.
-pub async fn asking_again_restarts_the_ttl(fixture: &dyn Fixture) -> CaseResult {
+pub async fn a_repeated_acquire_restarts_the_ttl(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     retry_if_too_slow(fixture, async |attempt: Attempt| {
         let a = TestClient::new(&store, &attempt.name("again"), "a")?;

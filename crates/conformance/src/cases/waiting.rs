@@ -61,7 +61,7 @@ pub async fn busy_reports_the_holder(fixture: &dyn Fixture) -> CaseResult {
 }
 
 /// A waiter is reported as queued exactly if it asked for that and the store keeps a queue.
-pub async fn queued_is_told_truly(fixture: &dyn Fixture) -> CaseResult {
+pub async fn the_response_says_correctly_whether_a_waiter_is_queued(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let can = store.capabilities().queue;
     let (a, b) = (TestClient::new(&store, "job:1", "a")?, TestClient::new(&store, "job:1", "b")?);
@@ -76,7 +76,7 @@ pub async fn queued_is_told_truly(fixture: &dyn Fixture) -> CaseResult {
 }
 
 /// No wake-up is needed: a waiter that polls after the release is granted.
-pub async fn asking_again_needs_no_hint(fixture: &dyn Fixture) -> CaseResult {
+pub async fn a_repeated_acquire_needs_no_hint(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     let (holder, waiter) = holder_and_waiter(&store, "job:1").await?;
     holder.expect_released().await?;
@@ -147,7 +147,7 @@ pub async fn handed_over_lease_shuts_others_out(fixture: &dyn Fixture) -> CaseRe
 }
 
 /// A poll does not move a waiter to the end of the queue.
-pub async fn asking_again_keeps_the_place(fixture: &dyn Fixture) -> CaseResult {
+pub async fn a_repeated_acquire_keeps_the_place_in_the_queue(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     retry_if_too_slow(fixture, async |attempt: Attempt| {
         let (holder, waiters) = queue_waiters(&store, &attempt.name("place"), 3).await?;
@@ -288,7 +288,7 @@ pub async fn waiter_entry_runs_out(fixture: &dyn Fixture) -> CaseResult {
 }
 
 /// A poll renews the queue entry.
-pub async fn asking_again_renews_the_entry(fixture: &dyn Fixture) -> CaseResult {
+pub async fn a_repeated_acquire_renews_the_queue_entry(fixture: &dyn Fixture) -> CaseResult {
     let store = fixture.open().await?;
     retry_if_too_slow(fixture, async |attempt: Attempt| {
         let name = attempt.name("renewed");

@@ -86,7 +86,10 @@ const DETECTING_CASES: &[(Bug, &[&str])] = &[
     ),
     (
         Bug::AskingAgainExtendsNothing,
-        &["ambiguity::asking_again_restarts_the_ttl", "waiting::trap_17_granted_after_waiting_is_alive"],
+        &[
+            "ambiguity::a_repeated_acquire_restarts_the_ttl",
+            "waiting::trap_17_granted_after_waiting_is_alive",
+        ],
     ),
     (Bug::AskingAgainIsBusy, &["ambiguity::same_token_twice_is_one_grant"]),
     (
@@ -125,10 +128,10 @@ const DETECTING_CASES: &[(Bug, &[&str])] = &[
             "waiting::waiters_are_counted",
         ],
     ),
-    (Bug::AlwaysQueued, &["waiting::queued_is_told_truly"]),
-    (Bug::WaitersAreStarved, &["waiting::asking_again_needs_no_hint"]),
-    (Bug::AskingAgainGoesToTheEnd, &["waiting::asking_again_keeps_the_place"]),
-    (Bug::EntryNeverRenewed, &["waiting::asking_again_renews_the_entry"]),
+    (Bug::AlwaysQueued, &["waiting::the_response_says_correctly_whether_a_waiter_is_queued"]),
+    (Bug::WaitersAreStarved, &["waiting::a_repeated_acquire_needs_no_hint"]),
+    (Bug::AskingAgainGoesToTheEnd, &["waiting::a_repeated_acquire_keeps_the_place_in_the_queue"]),
+    (Bug::EntryNeverRenewed, &["waiting::a_repeated_acquire_renews_the_queue_entry"]),
     (Bug::EntryNeverEnds, &["waiting::waiter_entry_runs_out"]),
     (
         Bug::WaiterNeverForgotten,

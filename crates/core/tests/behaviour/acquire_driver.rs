@@ -93,7 +93,7 @@ fn driver<H: AcquireHooks>(io: &DriverIo, wait: Duration, hooks: H) -> AcquireDr
 const WAIT: Duration = Duration::from_secs(2);
 
 #[tokio::test(start_paused = true)]
-async fn hooks_are_asked_in_order() {
+async fn hooks_are_called_in_order() {
     let (faulty, io) = memory_store();
     faulty.acquire().script(1, Fault::Refuse(StoreErrorKind::Overloaded));
     let mut driver = driver(&io, WAIT, TestHooks::default());

@@ -72,7 +72,7 @@ fn an_unknown_acquire_excuses_its_lease() {
 
 /// Two requests overlap in time, so either may have been granted first.
 #[test]
-fn overlapping_asks_may_be_granted_in_any_order() {
+fn overlapping_acquires_may_be_granted_in_any_order() {
     let mut script = HistoryScript::new();
     script.begin_acquire(0, "a", 1, "strict");
     script.hold(10, "b", 1, 9);

@@ -162,7 +162,7 @@ fn i7_lost_by_its_own_release() {
 }
 
 #[test]
-fn i7_a_lease_outlives_what_its_caller_was_told() {
+fn i7_a_lease_outlives_the_expiry_its_caller_got() {
     for (outcome, (stale, repeated), broken) in [
         (RecordedRelease::Kept, (false, false), &["I7"][..]),
         (RecordedRelease::Debt, (false, false), &["I7"]),

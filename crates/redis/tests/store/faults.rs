@@ -32,7 +32,7 @@ async fn load_scripts(store: &leasehold_redis::RedisStore) {
 }
 
 #[tokio::test]
-async fn r03_an_acquire_that_was_applied_but_not_answered_is_unknown_and_asking_again_finds_it() {
+async fn r03_an_acquire_without_a_reply_is_unknown_and_a_repeat_finds_its_lease() {
     let server = server().await;
     let proxy = Proxy::start(server.port()).await.unwrap();
     let (store, mut cli) = (open(&proxy.url()), raw_connection(&server).await);

@@ -205,7 +205,7 @@ async fn trap_18_five_hundred_waiters_one_release_wakes_one() {
 }
 
 #[tokio::test]
-async fn r14_a_waiter_that_nobody_wakes_gets_in_by_asking() {
+async fn r14_a_waiter_that_is_not_woken_is_granted_by_polling() {
     let server = server().await;
     let (store, mut cli) = (open(&server.url()), raw_connection(&server).await);
     let holder = token();

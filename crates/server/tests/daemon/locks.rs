@@ -50,7 +50,7 @@ async fn a_wrong_token_gets_410_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn asking_again_with_an_id_returns_the_same_grant() {
+async fn a_repeated_acquire_with_an_id_returns_the_same_grant() {
     let daemon = Daemon::start().await;
     let request = json!({"id": "3f0c", "holder": "me"});
     let first = daemon.post("/v1/locks/demo/acquire", request.clone()).await.ok();
@@ -86,7 +86,7 @@ async fn a_waiter_is_granted_when_the_holder_releases() {
 }
 
 #[tokio::test]
-async fn breaking_asks_waits_refuses_and_is_recorded() {
+async fn a_break_requests_waits_refuses_and_is_recorded() {
     let daemon = Daemon::start().await;
     assert_eq!(daemon.post("/v1/locks/demo/break", json!({"reason": "x"})).await.code(), "not_held");
     let mine = daemon.post("/v1/locks/demo/acquire", json!({"holder": "me"})).await.ok();

@@ -44,7 +44,7 @@ fn renewal_deadline_counts_from_send_time() {
 }
 
 #[test]
-fn a_class_that_does_not_renew_never_asks() {
+fn a_class_without_renewal_sends_no_renewal() {
     let mut life = held(class(|class| class.renew.every = None));
     assert_eq!(tick(&mut life, 29_679), []);
     assert!(abandoned(&tick(&mut life, 29_680), Loss::Deadline));

@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_client_has_the_time_that_it_was_told(
+    fn a_client_has_the_time_that_its_response_states(
         continues in any::<bool>(),
         ttl in 1_000..60_000_u64,
         // Heartbeats both shorter and longer than the lease.
