@@ -22,6 +22,10 @@ pub enum Need {
     Queue,
     /// The store sets [`Capabilities::wake`].
     Wake,
+    /// The store sets [`Capabilities::documents`].
+    Documents,
+    /// The store sets [`Capabilities::document_wake`].
+    DocumentWake,
     /// The store sets [`Capabilities::cross_process`].
     CrossProcess,
 }
@@ -34,6 +38,8 @@ impl Need {
             Self::List => capabilities.list,
             Self::Queue => capabilities.queue,
             Self::Wake => capabilities.wake,
+            Self::Documents => capabilities.documents,
+            Self::DocumentWake => capabilities.document_wake,
             Self::CrossProcess => capabilities.cross_process,
         }
     }
@@ -43,6 +49,8 @@ impl Need {
             Self::List => "it cannot list its leases",
             Self::Queue => "it keeps no queue of waiters",
             Self::Wake => "it cannot wake waiters",
+            Self::Documents => "it has no documents",
+            Self::DocumentWake => "it cannot wake followers of documents",
             Self::CrossProcess => "processes cannot share it",
         }
     }

@@ -102,6 +102,22 @@ macro_rules! for_cases {
                 limit_and_truncation [List];
                 only_live_leases_are_listed [List];
             }
+            documents {
+                the_capability_is_true [];
+                a_read_returns_the_last_write [Documents];
+                versions_grow [Documents];
+                versions_grow_across_reopening [Documents];
+                a_write_needs_the_expected_version [Documents];
+                a_deletion_needs_the_expected_version [Documents];
+                racing_writers_lose_no_update [Documents];
+                an_expired_document_is_absent [Documents];
+                a_write_replaces_the_lifetime [Documents];
+                names_do_not_collide [Documents];
+                listing_is_in_order_and_in_pages [Documents];
+                bounds_are_refused [Documents];
+                the_stores_time_passes [Documents];
+                a_change_wakes_each_follower [Documents DocumentWake];
+            }
             crossprocess {
                 another_process_is_kept_out [CrossProcess];
                 trap_14_killed_process_is_free_after_its_ttl_not_before [CrossProcess];

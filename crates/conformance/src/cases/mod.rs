@@ -2,6 +2,7 @@
 
 pub mod ambiguity;
 pub mod crossprocess;
+pub mod documents;
 pub mod exclusion;
 pub mod expiry;
 pub mod fencing;

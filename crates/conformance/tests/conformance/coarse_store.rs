@@ -7,8 +7,8 @@ use std::time::Duration;
 use leasehold_conformance::Fixture;
 use leasehold_core::clock::SharedClock;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, LeaseList, ReleaseRequest, ReleaseResponse, RenewRequest,
-    RenewResponse, SharedStore, Store, StoreError, WakeListener,
+    AcquireRequest, AcquireResponse, Capabilities, Documents, LeaseList, ReleaseRequest, ReleaseResponse,
+    RenewRequest, RenewResponse, SharedStore, Store, StoreError, WakeListener,
 };
 use leasehold_core::{Error, Locks, Name, Request, RequestOptions, Token, Ttl};
 
@@ -75,6 +75,10 @@ impl Store for CoarseStore {
             .with_claim_ttl(CLAIM_TTL)
             .with_ttl_limits(min_ttl(), TTL_STEP)
             .with_expiry_lag(EXPIRY_LAG)
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        self.0.documents()
     }
 
     fn describe(&self) -> String {

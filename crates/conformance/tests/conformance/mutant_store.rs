@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Capabilities, Grant, Lease, LeaseList, Mode,
+    AcquireRequest, AcquireResponse, BusyLease, Capabilities, Documents, Grant, Lease, LeaseList, Mode,
     ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store,
     StoreError, StoreErrorKind, WakeListener, WakeRegistry,
 };
@@ -252,6 +252,10 @@ impl MutantStore {
 impl Store for MutantStore {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        self.inner.documents()
     }
 
     fn describe(&self) -> String {

@@ -8,8 +8,8 @@ use leasehold_conformance::find_case;
 use leasehold_core::Name;
 use leasehold_core::adapter::PrefixedStore;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, LeaseList, ReleaseRequest, ReleaseResponse, RenewRequest,
-    RenewResponse, SharedStore, Store, StoreError,
+    AcquireRequest, AcquireResponse, Capabilities, Documents, LeaseList, ReleaseRequest, ReleaseResponse,
+    RenewRequest, RenewResponse, SharedStore, Store, StoreError,
 };
 
 use crate::fixture::Memory;
@@ -41,6 +41,10 @@ struct LeakyListStore(SharedStore, SharedStore);
 impl Store for LeakyListStore {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        self.0.documents()
     }
 
     fn describe(&self) -> String {

@@ -10,9 +10,9 @@ use leasehold_conformance::{Case, Fixture, TakerCommand, find_case};
 use leasehold_core::clock::BootClock;
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Capabilities, Grant, LeaseList, Promise, ReleaseRequest,
-    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
-    WakeListener,
+    AcquireRequest, AcquireResponse, BusyLease, Capabilities, Documents, Grant, LeaseList, Promise,
+    ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError,
+    StoreErrorKind, WakeListener,
 };
 use leasehold_core::{Name, Token, Ttl};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -209,6 +209,10 @@ struct LocalStore(SharedStore);
 impl Store for LocalStore {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities().with_cross_process()
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        self.0.documents()
     }
 
     fn describe(&self) -> String {

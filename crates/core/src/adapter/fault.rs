@@ -22,12 +22,21 @@ pub enum StoreOp {
     Inspect,
     List,
     Promise,
+    /// Any operation on documents.
+    Documents,
 }
 
 impl StoreOp {
     /// Every operation of the store.
-    pub const ALL: [Self; 6] =
-        [Self::Acquire, Self::Renew, Self::Release, Self::Inspect, Self::List, Self::Promise];
+    pub const ALL: [Self; 7] = [
+        Self::Acquire,
+        Self::Renew,
+        Self::Release,
+        Self::Inspect,
+        Self::List,
+        Self::Promise,
+        Self::Documents,
+    ];
 }
 
 /// The fault of one call.

@@ -13,8 +13,10 @@ use tokio::sync::watch;
 use super::fault::{Fault, FaultPlans, FaultScript, StoreOp};
 use crate::clock::{ClockExt, SharedClock};
 use crate::store::{
-    AcquireRequest, AcquireResponse, Capabilities, LeaseList, PromiseReport, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind, WakeListener,
+    AcquireRequest, AcquireResponse, Capabilities, DocumentList, DocumentOutcome, DocumentQuery,
+    DocumentRead, DocumentWrite, Documents, ExpectedVersion, LeaseList, PromiseReport, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
+    WakeListener,
 };
 use crate::types::{Name, Token};
 
@@ -219,7 +221,51 @@ impl Store for FaultyStore {
         }
     }
 
+    fn documents(&self) -> Option<&dyn Documents> {
+        self.inner.documents().map(|_| self as &dyn Documents)
+    }
+
     async fn promise(&self, within: Duration) -> Result<PromiseReport, StoreError> {
         self.call_with_fault(StoreOp::Promise, self.inner.promise(within)).await?
+    }
+}
+
+impl FaultyStore {
+    fn inner_documents(&self) -> Result<&dyn Documents, StoreError> {
+        self.inner
+            .documents()
+            .ok_or_else(|| StoreError::not_done(StoreErrorKind::Unsupported, "the store has no documents"))
+    }
+}
+
+#[async_trait]
+impl Documents for FaultyStore {
+    async fn read(&self, name: &Name, within: Duration) -> Result<DocumentRead, StoreError> {
+        self.call_with_fault(StoreOp::Documents, self.inner_documents()?.read(name, within)).await?
+    }
+
+    async fn list(&self, query: &DocumentQuery, within: Duration) -> Result<DocumentList, StoreError> {
+        self.call_with_fault(StoreOp::Documents, self.inner_documents()?.list(query, within)).await?
+    }
+
+    async fn write(&self, request: &DocumentWrite, within: Duration) -> Result<DocumentOutcome, StoreError> {
+        self.call_with_fault(StoreOp::Documents, self.inner_documents()?.write(request, within)).await?
+    }
+
+    async fn delete(
+        &self,
+        name: &Name,
+        expected: ExpectedVersion,
+        within: Duration,
+    ) -> Result<DocumentOutcome, StoreError> {
+        let documents = self.inner_documents()?;
+        self.call_with_fault(StoreOp::Documents, documents.delete(name, expected, within)).await?
+    }
+
+    fn watch(&self, name: &Name) -> WakeListener {
+        match self.inner.documents() {
+            Some(documents) if !self.drop_hints.load(Ordering::SeqCst) => documents.watch(name),
+            _ => WakeListener::never(),
+        }
     }
 }

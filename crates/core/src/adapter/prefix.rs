@@ -5,8 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::store::{
-    AcquireRequest, AcquireResponse, Capabilities, LeaseList, PromiseReport, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind, WakeListener,
+    AcquireRequest, AcquireResponse, Capabilities, Document, DocumentList, DocumentOutcome, DocumentQuery,
+    DocumentRead, DocumentWrite, Documents, ExpectedVersion, LeaseList, PromiseReport, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, StoreErrorKind,
+    WakeListener,
 };
 use crate::types::{InvalidInput, Name, Token};
 
@@ -147,7 +149,84 @@ impl Store for PrefixedStore {
         self.with_prefix(name).map_or_else(|_| WakeListener::never(), |name| self.inner.listen(&name, token))
     }
 
+    fn documents(&self) -> Option<&dyn Documents> {
+        self.inner.documents().map(|_| self as &dyn Documents)
+    }
+
     async fn promise(&self, within: Duration) -> Result<PromiseReport, StoreError> {
         self.inner.promise(within).await
+    }
+}
+
+impl PrefixedStore {
+    fn inner_documents(&self) -> Result<&dyn Documents, StoreError> {
+        self.inner
+            .documents()
+            .ok_or_else(|| StoreError::not_done(StoreErrorKind::Unsupported, "the store has no documents"))
+    }
+
+    fn shown_document(&self, mut document: Document) -> Option<Document> {
+        document.name = self.without_prefix(&document.name)?;
+        Some(document)
+    }
+
+    fn shown_outcome(&self, outcome: DocumentOutcome) -> DocumentOutcome {
+        match outcome {
+            DocumentOutcome::Conflict(current) => {
+                DocumentOutcome::Conflict(current.and_then(|document| self.shown_document(document)))
+            }
+            changed @ DocumentOutcome::Changed(_) => changed,
+        }
+    }
+}
+
+#[async_trait]
+impl Documents for PrefixedStore {
+    async fn read(&self, name: &Name, within: Duration) -> Result<DocumentRead, StoreError> {
+        let mut read = self.inner_documents()?.read(&self.with_prefix(name)?, within).await?;
+        read.document = read.document.and_then(|document| self.shown_document(document));
+        Ok(read)
+    }
+
+    async fn list(&self, query: &DocumentQuery, within: Duration) -> Result<DocumentList, StoreError> {
+        query.check()?;
+        // A document named exactly like the prefix takes a place of the first page and is not shown.
+        // It sorts before all others, so the page starts after it.
+        let after = match &query.after {
+            Some(name) => self.with_prefix(name)?,
+            None => self.prefix.clone(),
+        };
+        let inner = DocumentQuery::new(format!("{}{}", self.prefix, query.prefix), query.limit).after(after);
+        let found = self.inner_documents()?.list(&inner, within).await?;
+        // Filtered here too, whatever the inner store lists.
+        let documents = found
+            .documents
+            .into_iter()
+            .filter_map(|document| self.shown_document(document))
+            .filter(|document| document.name.as_str().starts_with(&query.prefix))
+            .collect();
+        Ok(DocumentList::new(documents, found.truncated))
+    }
+
+    async fn write(&self, request: &DocumentWrite, within: Duration) -> Result<DocumentOutcome, StoreError> {
+        let request = DocumentWrite { name: self.with_prefix(&request.name)?, ..request.clone() };
+        Ok(self.shown_outcome(self.inner_documents()?.write(&request, within).await?))
+    }
+
+    async fn delete(
+        &self,
+        name: &Name,
+        expected: ExpectedVersion,
+        within: Duration,
+    ) -> Result<DocumentOutcome, StoreError> {
+        let name = self.with_prefix(name)?;
+        Ok(self.shown_outcome(self.inner_documents()?.delete(&name, expected, within).await?))
+    }
+
+    fn watch(&self, name: &Name) -> WakeListener {
+        match (self.inner.documents(), self.with_prefix(name)) {
+            (Some(documents), Ok(name)) => documents.watch(&name),
+            _ => WakeListener::never(),
+        }
     }
 }

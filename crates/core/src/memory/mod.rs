@@ -4,6 +4,7 @@
 //! survives the process, so its promise is [`Promise::Volatile`].
 
 mod backend;
+mod documents;
 mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,21 +15,27 @@ use async_trait::async_trait;
 pub use backend::MemoryBackend;
 pub use table::{LeaseTable, WokenWaiter};
 
+use self::documents::DocumentTable;
 use crate::clock::SharedClock;
 use crate::store::{
-    AcquireRequest, AcquireResponse, Capabilities, LeaseList, Promise, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, Store, StoreError, WakeListener, WakeRegistry,
+    AcquireRequest, AcquireResponse, Capabilities, Documents, LeaseList, Promise, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, Store, StoreError, WakeListener, WakeRegistry,
 };
 use crate::types::{Name, Token};
 
-const CAPABILITIES: Capabilities =
-    Capabilities::new("memory", Promise::Volatile).with_list().with_queue().with_fence_survives_loss();
+const CAPABILITIES: Capabilities = Capabilities::new("memory", Promise::Volatile)
+    .with_list()
+    .with_queue()
+    .with_documents(true)
+    .with_fence_survives_loss();
 
 /// A store in memory. Clones share its leases.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
     table: Arc<Mutex<LeaseTable>>,
     wakers: Arc<WakeRegistry>,
+    documents: Arc<Mutex<DocumentTable>>,
+    followers: Arc<WakeRegistry>,
     clock: SharedClock,
 }
 
@@ -36,7 +43,13 @@ impl MemoryStore {
     /// An empty store on this clock.
     #[must_use]
     pub fn new(clock: SharedClock) -> Self {
-        Self { table: Arc::default(), wakers: Arc::default(), clock }
+        Self {
+            table: Arc::default(),
+            wakers: Arc::default(),
+            documents: Arc::default(),
+            followers: Arc::default(),
+            clock,
+        }
     }
 
     /// Locks the table, to inspect it or to make it lose data.
@@ -44,6 +57,11 @@ impl MemoryStore {
         // Every step of the table completes before it can panic, so a poisoned lock hides nothing
         // half done.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn document_table(&self) -> MutexGuard<'_, DocumentTable> {
+        // As for the leases: every step is complete before it can panic.
+        self.documents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of waiters that are subscribed to wake-ups.
@@ -119,5 +137,9 @@ impl Store for MemoryStore {
 
     fn listen(&self, _name: &Name, token: &Token) -> WakeListener {
         self.wakers.listen(token.random())
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        Some(self)
     }
 }

@@ -79,6 +79,10 @@ pub struct Capabilities {
     pub permits: bool,
     /// The store serves requests with several names, all or nothing.
     pub several_names: bool,
+    /// The store has [`Documents`](super::Documents).
+    pub documents: bool,
+    /// A change of a document notifies the followers in all processes. Others only read it again.
+    pub document_wake: bool,
     /// Fences keep growing after the store loses its data, as long as its clock does not go back.
     pub fence_survives_loss: bool,
     /// How long a waiter that was granted a released lease has to confirm it, by a retry with its
@@ -107,6 +111,8 @@ impl Capabilities {
             shared: false,
             permits: false,
             several_names: false,
+            documents: false,
+            document_wake: false,
             fence_survives_loss: false,
             claim_ttl: HANDOVER_CLAIM_TTL,
             min_ttl: Ttl::MIN,
@@ -156,6 +162,14 @@ impl Capabilities {
     #[must_use]
     pub const fn with_several_names(mut self) -> Self {
         self.several_names = true;
+        self
+    }
+
+    /// Declares documents, and whether a change of one notifies its followers.
+    #[must_use]
+    pub const fn with_documents(mut self, wake: bool) -> Self {
+        self.documents = true;
+        self.document_wake = wake;
         self
     }
 

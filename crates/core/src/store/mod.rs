@@ -9,6 +9,7 @@
 mod backend;
 mod bounded_call;
 mod capability;
+mod documents;
 mod error;
 mod finding;
 mod redact;
@@ -25,6 +26,10 @@ use async_trait::async_trait;
 pub use backend::{Backend, BackendInfo, StoreLocation};
 pub use bounded_call::bounded_call;
 pub use capability::{Capabilities, Promise, PromiseReport};
+pub use documents::{
+    Document, DocumentList, DocumentOutcome, DocumentQuery, DocumentRead, DocumentWrite, Documents,
+    ExpectedVersion, MAX_DOCUMENT_BYTES, MAX_DOCUMENT_TTL, MAX_DOCUMENTS_LISTED,
+};
 pub use error::{StoreError, StoreErrorKind};
 pub use finding::{Examination, Finding, Severity};
 pub use redact::redact;
@@ -113,6 +118,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn listen(&self, name: &Name, token: &Token) -> WakeListener {
         let _ = (name, token);
         WakeListener::never()
+    }
+
+    /// The documents of this store, if it has any: [`Capabilities::documents`] says so too.
+    fn documents(&self) -> Option<&dyn Documents> {
+        None
     }
 
     /// The promise about acknowledged leases in the current configuration, with the findings that

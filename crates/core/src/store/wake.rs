@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -59,6 +60,7 @@ impl Drop for WakeListener {
 #[derive(Default)]
 pub struct WakeRegistry {
     listeners: Mutex<HashMap<String, Arc<Notify>>>,
+    next_in_group: AtomicU64,
 }
 
 impl WakeRegistry {
@@ -74,6 +76,23 @@ impl WakeRegistry {
     /// Notifies the listener of this key; `false` if there is none.
     pub fn wake(&self, key: &str) -> bool {
         self.lock().get(key).inspect(|notifier| notifier.notify_one()).is_some()
+    }
+
+    /// Registers one of several listeners of the same key: each gets every notification of
+    /// [`wake_group`](Self::wake_group).
+    #[must_use]
+    pub fn listen_in_group(self: &Arc<Self>, group: &str) -> WakeListener {
+        let number = self.next_in_group.fetch_add(1, Ordering::Relaxed);
+        self.listen(format!("{group} {number}"))
+    }
+
+    /// Notifies the listeners of a group; `false` if there is none. Names contain no space, so no
+    /// group is the start of another one.
+    pub fn wake_group(&self, group: &str) -> bool {
+        let listeners = self.lock();
+        let members =
+            listeners.iter().filter(|(key, _)| key.rsplit_once(' ').is_some_and(|(of, _)| of == group));
+        members.inspect(|(_, notifier)| notifier.notify_one()).count() > 0
     }
 
     /// Notifies every listener: used after a gap in which wake-ups may have been lost.

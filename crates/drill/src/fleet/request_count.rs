@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, LeaseList, PromiseReport, ReleaseRequest, ReleaseResponse,
-    RenewRequest, RenewResponse, SharedStore, Store, StoreError, WakeListener,
+    AcquireRequest, AcquireResponse, Capabilities, Documents, LeaseList, PromiseReport, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store, StoreError, WakeListener,
 };
 use leasehold_core::{Name, Token};
 
@@ -32,6 +32,10 @@ impl CountingStore {
 impl Store for CountingStore {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        self.inner.documents()
     }
 
     fn describe(&self) -> String {
