@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use leasehold_conformance::{CASES, Fixture, find_case};
 
 use crate::fixture::Memory;
+use crate::mutant_documents::DocumentBug;
 use crate::mutant_store::{Bug, MutantState, MutantStore};
 
 /// Each defect and the cases that must detect it. Other cases may detect it, too.
@@ -162,6 +163,37 @@ const DETECTING_CASES: &[(Bug, &[&str])] = &[
     (Bug::ListWithoutPrefix, &["listing::prefix_is_literal"]),
     (Bug::LimitIgnored, &["listing::limit_and_truncation"]),
     (Bug::TruncationNotReported, &["listing::limit_and_truncation"]),
+    (Bug::Documents(DocumentBug::NoDocuments), &["documents::the_capability_is_true"]),
+    (Bug::Documents(DocumentBug::ValueIsTrimmed), &["documents::a_read_returns_the_last_write"]),
+    (
+        Bug::Documents(DocumentBug::VersionsStartAgain),
+        &["documents::versions_grow", "documents::versions_grow_across_reopening"],
+    ),
+    (
+        Bug::Documents(DocumentBug::ExpectedIgnoredByWrite),
+        &["documents::a_write_needs_the_expected_version", "documents::racing_writers_lose_no_update"],
+    ),
+    (
+        Bug::Documents(DocumentBug::ExpectedIgnoredByDelete),
+        &["documents::a_deletion_needs_the_expected_version"],
+    ),
+    (
+        Bug::Documents(DocumentBug::ConflictIsEmpty),
+        &[
+            "documents::a_write_needs_the_expected_version",
+            "documents::a_deletion_needs_the_expected_version",
+        ],
+    ),
+    (Bug::Documents(DocumentBug::LifetimeIgnored), &["documents::an_expired_document_is_absent"]),
+    (Bug::Documents(DocumentBug::FirstLifetimeStays), &["documents::a_write_replaces_the_lifetime"]),
+    (Bug::Documents(DocumentBug::CaseIgnored), &["documents::names_do_not_collide"]),
+    (Bug::Documents(DocumentBug::PrefixIgnored), &["documents::listing_is_in_order_and_in_pages"]),
+    (Bug::Documents(DocumentBug::AfterIgnored), &["documents::listing_is_in_order_and_in_pages"]),
+    (Bug::Documents(DocumentBug::TruncationNotReported), &["documents::listing_is_in_order_and_in_pages"]),
+    (Bug::Documents(DocumentBug::BoundsIgnored), &["documents::bounds_are_refused"]),
+    (Bug::Documents(DocumentBug::StoreTimeStands), &["documents::the_stores_time_passes"]),
+    (Bug::Documents(DocumentBug::FollowersSleep), &["documents::a_change_wakes_each_follower"]),
+    (Bug::Documents(DocumentBug::StrangersWake), &["documents::a_change_wakes_each_follower"]),
 ];
 
 fn run_case(id: &str, fixture: impl FnOnce() -> Box<dyn Fixture>) -> Result<(), String> {

@@ -6,6 +6,7 @@ mod defects;
 mod fixture;
 mod memory;
 mod minimal_store;
+mod mutant_documents;
 mod mutant_store;
 mod prefixed;
 mod quiet_chaos;

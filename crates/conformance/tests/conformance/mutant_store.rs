@@ -12,6 +12,8 @@ use leasehold_core::store::{
 };
 use leasehold_core::{Fence, Name, NameSet, Token, Ttl};
 
+use crate::mutant_documents::{DocumentBug, DocumentMemory, MutantDocuments};
+
 /// The defect of a mutant store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
@@ -66,6 +68,7 @@ pub(crate) enum Bug {
     ListWithoutPrefix,
     LimitIgnored,
     TruncationNotReported,
+    Documents(DocumentBug),
 }
 
 /// The memory store with a [`Bug`].
@@ -75,6 +78,7 @@ pub(crate) struct MutantStore {
     inner: SharedStore,
     /// Shared by all handles of a fixture, like the leases.
     memory: Arc<Mutex<MutantState>>,
+    documents: Option<MutantDocuments>,
 }
 
 /// State that the defects need.
@@ -88,13 +92,22 @@ pub(crate) struct MutantState {
     voided: HashSet<String>,
     shown: HashMap<Name, Lease>,
     wakers: Arc<WakeRegistry>,
+    documents: Arc<Mutex<DocumentMemory>>,
 }
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl MutantStore {
     pub(crate) fn shared(bug: Bug, inner: SharedStore, memory: &Arc<Mutex<MutantState>>) -> SharedStore {
-        Arc::new(Self { bug, inner, memory: Arc::clone(memory) })
+        let documents = match bug {
+            Bug::Documents(bug) => Some(MutantDocuments {
+                bug,
+                inner: Arc::clone(&inner),
+                memory: Arc::clone(&memory.lock().unwrap().documents),
+            }),
+            _ => None,
+        };
+        Arc::new(Self { bug, inner, memory: Arc::clone(memory), documents })
     }
 
     fn has_bug(&self, bug: Bug) -> bool {
@@ -255,7 +268,11 @@ impl Store for MutantStore {
     }
 
     fn documents(&self) -> Option<&dyn Documents> {
-        self.inner.documents()
+        match (&self.documents, self.bug) {
+            (_, Bug::Documents(DocumentBug::NoDocuments)) => None,
+            (Some(mutant), _) => Some(mutant),
+            (None, _) => self.inner.documents(),
+        }
     }
 
     fn describe(&self) -> String {
