@@ -35,6 +35,7 @@ mod backend;
 mod connection;
 mod credentials;
 mod daemon;
+mod documents;
 mod environment;
 mod error;
 mod events;

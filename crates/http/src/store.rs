@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Capabilities, LeaseList, Promise, PromiseReport, ReleaseRequest,
-    ReleaseResponse, RenewRequest, RenewResponse, Store, StoreError, WakeListener,
+    AcquireRequest, AcquireResponse, Capabilities, Documents, LeaseList, Promise, PromiseReport,
+    ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, Store, StoreError, WakeListener,
 };
 use leasehold_core::{Name, Token};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -28,6 +28,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities::new("http", Promise:
     .with_list()
     .with_queue()
     .with_cross_process()
+    .with_documents(false)
     .with_fence_survives_loss();
 
 // Everything else is percent-encoded, so that no name can leave its path segment.
@@ -38,7 +39,7 @@ const SEGMENT_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').r
 /// No connection is opened before the first call. A daemon that is down shows then as
 /// *unreachable*, and the class decides what follows.
 pub struct HttpStore {
-    connections: Arc<Connections>,
+    pub(crate) connections: Arc<Connections>,
     wake_subscription: WakeSubscription,
 }
 
@@ -121,6 +122,10 @@ impl Store for HttpStore {
 
     fn listen(&self, name: &Name, token: &Token) -> WakeListener {
         self.wake_subscription.listen(name, token)
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        Some(self)
     }
 
     async fn promise(&self, _within: Duration) -> Result<PromiseReport, StoreError> {

@@ -9,6 +9,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
+mod document;
 mod error_code;
 mod history;
 mod hold;
@@ -21,6 +22,9 @@ mod secret;
 mod whoami;
 
 pub use acquire::{Acquire, Granted, ModeWord, Wait, Waited};
+pub use document::{
+    DocumentChangeView, DocumentListView, DocumentPut, DocumentReadView, DocumentView, expected_version,
+};
 pub use error_code::ErrorCode;
 pub use history::{HistoryPage, HoldRecord};
 pub use hold::{HoldRequest, HoldView};

@@ -2,6 +2,7 @@
 
 pub(crate) mod dashboard;
 pub(crate) mod document;
+pub(crate) mod documents;
 pub(crate) mod drills;
 pub(crate) mod error_responses;
 pub(crate) mod events;

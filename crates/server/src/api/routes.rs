@@ -14,7 +14,8 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::{
-    dashboard, drills, events, health, history, holds, locks, metrics, openapi, plane, policies, whoami,
+    dashboard, documents, drills, events, health, history, holds, locks, metrics, openapi, plane, policies,
+    whoami,
 };
 use crate::api::document::target_in_body;
 use crate::auth::gate::{self, Gate};
@@ -104,6 +105,9 @@ fn daemon_routes(table: RouteTable) -> RouteTable {
     let renew_many = Rule::new(Right::Hold, TargetSource::Namespace)
         .renewal_budget()
         .max_body(locks::MAX_BATCH_BODY_BYTES);
+    let document = |right| Rule::new(right, TargetSource::Lock { kind: documents::KIND, id: "name" });
+    let own_documents = Rule::new(Right::Read, TargetSource::VisibleOf(&[documents::KIND]));
+    let write_document = document(Right::Admin).max_body(documents::MAX_PUT_BODY_BYTES);
     let create_hold =
         Rule::new(Right::Hold, target_in_body(|hold: &HoldRequest| Ok(Target::Name(Name::new(&hold.name)?))));
     table
@@ -130,6 +134,10 @@ fn daemon_routes(table: RouteTable) -> RouteTable {
         .route(held(Right::Read), routes!(holds::show_hold))
         .route(held(Right::Hold).renewal_budget(), routes!(holds::heartbeat))
         .route(held(Right::Hold).renewal_budget(), routes!(holds::end))
+        .route(own_documents, routes!(documents::list))
+        .route(document(Right::Read), routes!(documents::read))
+        .route(write_document, routes!(documents::write))
+        .route(document(Right::Admin), routes!(documents::delete))
         .route(own(), routes!(events::follow))
         .route(own(), routes!(history::read))
         .route(own(), routes!(policies::list))

@@ -6,6 +6,7 @@ mod audit;
 mod bounds;
 mod canary;
 mod disconnects;
+mod documents;
 mod events;
 mod fixture;
 mod flood;

@@ -21,8 +21,10 @@ enum RouteTarget {
     Name,
     /// A hold: other callers with the right may read it, only its owner may change it.
     Hold,
+    /// A document, or those that the caller may read: grants name them with the kind `doc`.
+    Document,
 }
-use RouteTarget::{Hold, Name, Nothing, Own, Whole};
+use RouteTarget::{Document, Hold, Name, Nothing, Own, Whole};
 
 /// Method and path, the right, and the target. Not generated from the routes, since they are
 /// under test.
@@ -52,6 +54,10 @@ const EXPECTED_ROUTES: &[(&str, Option<&str>, RouteTarget)] = &[
     ("GET /v1/holds/{id}", Some("read"), Hold),
     ("POST /v1/holds/{id}/heartbeat", Some("hold"), Hold),
     ("DELETE /v1/holds/{id}", Some("hold"), Hold),
+    ("GET /v1/documents", Some("read"), Document),
+    ("GET /v1/documents/{name}", Some("read"), Document),
+    ("PUT /v1/documents/{name}", Some("admin"), Document),
+    ("DELETE /v1/documents/{name}", Some("admin"), Document),
     ("GET /v1/events", Some("read"), Own),
     ("GET /v1/history", Some("read"), Own),
     ("GET /v1/policies", Some("read"), Own),
@@ -207,7 +213,7 @@ async fn every_route_by_every_right_on_every_namespace() {
                 let may = rights.contains(&right)
                     && match about {
                         Nothing | Own => true,
-                        Whole => everywhere,
+                        Whole | Document => everywhere,
                         Name => everywhere || own,
                         Hold => false,
                     };
