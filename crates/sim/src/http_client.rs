@@ -12,6 +12,7 @@ use std::time::Duration;
 use leasehold_core::clock::{Clock, Moment};
 use leasehold_core::policy::Class;
 use leasehold_core::{Fence, Name};
+use leasehold_http::wire::ErrorCode;
 use leasehold_http::{DaemonClient, DaemonResult};
 
 use super::drift::{MAX_DRIFT_PPM, MS, Nanos};
@@ -381,11 +382,11 @@ pub(super) fn parse_reply<T>(reply: Option<DaemonResult<T>>) -> Result<T, Acquir
         }
         _ => return Err(AcquireReply::Unknown),
     };
-    Err(match problem.code.as_str() {
-        "busy" => AcquireReply::Refused(RecordedOutcome::Busy),
-        "unavailable" if problem.unknown == Some(true) => AcquireReply::Unknown,
-        "unavailable" => AcquireReply::Refused(RecordedOutcome::Unavailable),
-        "in_progress" | "internal" => AcquireReply::Unknown,
+    Err(match problem.error_code() {
+        Some(ErrorCode::Busy) => AcquireReply::Refused(RecordedOutcome::Busy),
+        Some(ErrorCode::Unavailable) if problem.unknown == Some(true) => AcquireReply::Unknown,
+        Some(ErrorCode::Unavailable) => AcquireReply::Refused(RecordedOutcome::Unavailable),
+        Some(ErrorCode::InProgress | ErrorCode::Internal) => AcquireReply::Unknown,
         _ => AcquireReply::Refused(RecordedOutcome::Cancelled),
     })
 }
@@ -399,7 +400,7 @@ mod tests {
     /// Whether the answer was right is the oracle's decision: in a fail-open class it is wrong.
     #[test]
     fn an_unavailable_lock_is_reported_so_in_every_class() {
-        let problem = Problem { code: "unavailable".to_owned(), ..Problem::default() };
+        let problem = Problem { code: ErrorCode::Unavailable.as_str().to_owned(), ..Problem::default() };
         let outcome = parse_reply::<()>(Some(Ok(Err(Box::new(problem)))));
         assert!(matches!(outcome, Err(AcquireReply::Refused(RecordedOutcome::Unavailable))));
     }

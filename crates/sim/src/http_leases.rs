@@ -8,7 +8,7 @@ use leasehold_core::Name;
 use leasehold_core::clock::{Clock, Moment, run_until};
 use leasehold_core::policy::Class;
 use leasehold_http::DaemonResult;
-use leasehold_http::wire::{Granted, millis};
+use leasehold_http::wire::{ErrorCode, Granted, millis};
 use serde_json::{Value, json};
 
 use super::drift::Nanos;
@@ -107,7 +107,7 @@ impl ClientProtocol for PlainHttp {
             run_until(clock, by, client.daemon.post(&path, &request)).await;
         match given {
             Some(Ok(Ok(_))) => Some(true),
-            Some(Ok(Err(problem))) if problem.code == "not_owned" => Some(false),
+            Some(Ok(Err(problem))) if problem.error_code() == Some(ErrorCode::NotOwned) => Some(false),
             _ => None,
         }
     }
@@ -138,7 +138,7 @@ async fn send_renewal(
             client.record_event((held.attempt, &held.name), "renewed", held.fence, Some(span));
             Ok(true)
         }
-        Some(Ok(Err(problem))) if problem.code == "not_owned" => Err(HoldLost),
+        Some(Ok(Err(problem))) if problem.error_code() == Some(ErrorCode::NotOwned) => Err(HoldLost),
         _ => Ok(false),
     }
 }
