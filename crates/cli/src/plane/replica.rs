@@ -118,9 +118,9 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
             None => None,
         };
         let works = Executors::default().exec(Some(command_executor(&args.pass_env)));
-        print_message(&format!("replica {} is at work", plane.locks().holder()));
+        print_message(&format!("replica {} is running", plane.locks().holder()));
         if let Some(scrape) = scraped {
-            print_message(&format!("its numbers are at http://{}/metrics", scrape.address()));
+            print_message(&format!("metrics: http://{}/metrics", scrape.address()));
             // Metrics are served until exit, so that draining can be observed too.
             tokio::spawn(scrape.run(std::future::pending()));
         }
@@ -129,14 +129,14 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
             done = tokio::signal::ctrl_c() => done?,
             _ = term.recv() => {}
         }
-        print_message("stopping: no new work is taken");
+        print_message("stopping: no new work is accepted");
         let stopped = tokio::select! {
             stopped = replica.stop(args.drain) => stopped,
-            _ = term.recv() => anyhow::bail!("asked twice to stop: other replicas take over the work in progress"),
-            _ = tokio::signal::ctrl_c() => anyhow::bail!("asked twice to stop: other replicas take over the work in progress"),
+            _ = term.recv() => anyhow::bail!("stopped by a second signal: other replicas take over the work in progress"),
+            _ = tokio::signal::ctrl_c() => anyhow::bail!("stopped by a second signal: other replicas take over the work in progress"),
         };
         if !stopped.drained {
-            print_message("not everything was done in time: another replica takes it over");
+            print_message("some work did not end in time: other replicas take it over");
         }
         Ok(true)
     })

@@ -257,7 +257,7 @@ fn serve_uses_another_plane_store_and_enforces_admission() {
     let (mut serve, daemon) = DaemonClient::start(&fixture, &words);
     let words = ["--policies", "policy.toml", "plane", "replica", "--plane-store", &kept, "--poll", "400ms"];
     let replica = fixture.start(&words);
-    replica.wait_for_stderr("is at work");
+    replica.wait_for_stderr("is running");
     daemon.submit_command("first", "echo x >> first", json!({}));
     daemon.watch("/v1/jobs/first", "SUCCEEDED");
     assert!(fixture.path("elsewhere.plane.db").exists() && !fixture.path("locks.plane.db").exists());
