@@ -110,7 +110,7 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
             Some(id) => Some(Holder::new(&format!("{id}:{}", std::process::id())).context("--id")?),
             None => None,
         };
-        let observers: Vec<Arc<dyn PlaneObserver>> = if args.notes { vec![Arc::new(NotePrinter)] } else { Vec::new() };
+        let observers: Vec<Arc<dyn PlaneObserver>> = if args.notes { vec![Arc::new(PlaneEventPrinter)] } else { Vec::new() };
         let opened = args.plane.open_with_metrics(settings, args.settings(), holder, observers);
         let (plane, numbers) = opened.await?;
         let scraped = match args.metrics_listen {
@@ -142,14 +142,14 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
     })
 }
 
-/// Prints notes as JSON lines, for scripts and drills.
+/// Prints events as JSON lines, for scripts and drills.
 #[derive(Debug)]
-struct NotePrinter;
+struct PlaneEventPrinter;
 
-impl PlaneObserver for NotePrinter {
-    fn on_event(&self, note: &PlaneEvent) {
-        let (metric, label) = note.metric();
-        let line = json!({"metric": metric, "label": label, "note": format!("{note:?}")});
+impl PlaneObserver for PlaneEventPrinter {
+    fn on_plane_event(&self, event: &PlaneEvent) {
+        let (metric, label) = event.metric();
+        let line = json!({"metric": metric, "label": label, "note": format!("{event:?}")});
         // A closed pipe must not stop the replica.
         let _ = writeln!(crate::output::stdout(), "{line}");
     }
