@@ -37,7 +37,7 @@ pub use child::was_stopped;
 pub use command::{CommandSpec, Streams, effective_grace};
 pub use controls::Controls;
 pub use error::SuperviseError;
-pub use held_command::{HeldCommand, Prepared};
+pub use held_command::{HeldCommand, PrepareOutcome};
 pub use helper_process::{HELPER_ARGUMENT, helper_main};
 pub use process_tree::RUN_ID_VARIABLE;
 pub use supervisor::{CommandEnd, Supervised};
