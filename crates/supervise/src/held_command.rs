@@ -14,7 +14,7 @@ use crate::deadline_forwarder::{DeadlineForwarder, Deadlines};
 use crate::error::SuperviseError;
 use crate::guardian_client::{GuardianClient, GuardianSpec};
 use crate::process_tree::{ProcessTree, start_time};
-use crate::supervisor::{CommandEnd, OwnedProcesses, Supervised};
+use crate::supervisor::{CommandEnd, OwnedProcesses, RunningCommand};
 
 // Two commands may start in the same nanosecond.
 static RUN_COUNT: AtomicU64 = AtomicU64::new(0);
@@ -119,7 +119,7 @@ impl<'a> HeldCommand<'a> {
 
     /// Lets the command start.
     #[must_use]
-    pub fn start(self) -> (Supervised<'a>, Controls) {
-        Supervised::start(self)
+    pub fn start(self) -> (RunningCommand<'a>, Controls) {
+        RunningCommand::start(self)
     }
 }

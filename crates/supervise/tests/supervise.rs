@@ -8,7 +8,7 @@ use leasehold_core::clock::{BootClock, Clock, ClockExt};
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::{Hold, Locks, Loss};
 use leasehold_supervise::{
-    CommandEnd, CommandSpec, Controls, HeldCommand, PrepareOutcome, Streams, Supervised,
+    CommandEnd, CommandSpec, Controls, HeldCommand, PrepareOutcome, RunningCommand, Streams,
 };
 use rustix::process::{Pid, Signal};
 use tokio::io::AsyncReadExt;
@@ -27,7 +27,7 @@ async fn acquire(locks: &Locks, name: &str) -> Hold {
     acquired.unwrap().held().unwrap()
 }
 
-async fn start<'a>(script: &str, hold: &'a Hold, resources: &'a [Hold]) -> (Supervised<'a>, Controls) {
+async fn start<'a>(script: &str, hold: &'a Hold, resources: &'a [Hold]) -> (RunningCommand<'a>, Controls) {
     let spec = CommandSpec {
         argv: ["sh", "-c", script].map(Into::into).to_vec(),
         environment: Vec::new(),
