@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use crate::process::{self, Ended, Scratch, capture_all, command, run, words};
+use crate::process::{self, CommandResult, Scratch, capture_all, command, run, words};
 use crate::sample::fault_seed;
 use crate::test_copy::TestCopy;
 use crate::{advisories, faults, mutants, public_api, seeded_bugs};
@@ -238,7 +238,7 @@ fn simulate(simulator: &Path, flags: &str) -> anyhow::Result<()> {
 }
 
 /// Prints the line with the figures, or the end of the output if the command failed.
-fn finish(ended: &Ended, figures: &str) -> anyhow::Result<()> {
+fn finish(ended: &CommandResult, figures: &str) -> anyhow::Result<()> {
     ensure!(ended.success(), "exit code {}:\n{}", ended.code, ended.tail(90));
     // Lines that begin with the program's name show progress.
     for line in ended.text.lines().filter(|line| line.contains(figures) && !line.starts_with("leasehold: ")) {

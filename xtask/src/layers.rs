@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
 
 use crate::ledger::{self, Entry, FIRST_SEED, Kind, Ledger};
-use crate::process::{self, Ended, Scratch, capture, capture_all, number_before};
+use crate::process::{self, CommandResult, Scratch, capture, capture_all, number_before};
 use crate::{ci, faults, fuzz, mutants, page, seeded_bugs, store_mutants};
 
 /// The simulator's command, as it stands in the ledger.
@@ -231,7 +231,7 @@ impl Run {
         part: &str,
         (from, histories): (u64, u64),
         command: &str,
-        ended: &Ended,
+        ended: &CommandResult,
     ) -> anyhow::Result<bool> {
         let (counted, broken) = match layer {
             Kind::Replay => (format!("{histories} histories ran twice, "), " ran differently"),

@@ -183,7 +183,7 @@ impl Plan {
         Ok(())
     }
 
-    fn test(&self, copy: &TestCopy) -> anyhow::Result<process::Ended> {
+    fn test(&self, copy: &TestCopy) -> anyhow::Result<process::CommandResult> {
         let package = format!("leasehold-{}", self.store);
         let mut test = copy.within(command("timeout"));
         test.env("NEXTEST_PROFILE", "mutants")

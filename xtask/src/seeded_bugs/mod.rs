@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 
 use self::bug::{Bug, Layer};
-use crate::process::{self, Ended, capture_all};
+use crate::process::{self, CommandResult, capture_all};
 use crate::sample::sample;
 use crate::test_copy::{SHARED_FEATURES, TestCopy};
 
@@ -237,7 +237,7 @@ fn try_layer(copy: &TestCopy, layer: &Layer, every_failure: bool) -> anyhow::Res
     Ok(Vec::new())
 }
 
-fn run_layer(copy: &TestCopy, layer: &Layer, flags: &str) -> anyhow::Result<Ended> {
+fn run_layer(copy: &TestCopy, layer: &Layer, flags: &str) -> anyhow::Result<CommandResult> {
     let start = format!("cargo nextest run {SHARED_FEATURES} {flags}");
     let line = layer.command.replacen("cargo nextest run", &start, 1);
     capture_all(&mut nextest(copy, &line))
