@@ -8,7 +8,7 @@ use leasehold_core::Name;
 use leasehold_core::clock::{Clock, Moment, run_until};
 use leasehold_core::policy::Class;
 use leasehold_http::DaemonResult;
-use leasehold_http::wire::{ErrorCode, Granted, millis};
+use leasehold_http::wire::{ErrorCode, GrantView, millis};
 use serde_json::{Value, json};
 
 use super::drift::Nanos;
@@ -63,7 +63,7 @@ impl ClientProtocol for PlainHttp {
         }
         let sent = me.clock.now();
         let path = ["locks", name.as_str(), "acquire"];
-        let reply: Option<DaemonResult<Granted>> =
+        let reply: Option<DaemonResult<GrantView>> =
             run_until(&me.clock, by, client.daemon.post(&path, &request)).await;
         let granted = match parse_reply(reply) {
             Ok(granted) => granted,

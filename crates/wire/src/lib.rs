@@ -20,14 +20,14 @@ mod renew;
 mod secret;
 mod whoami;
 
-pub use acquire::{Acquire, Granted, ModeWord, Wait, Waited};
+pub use acquire::{Acquire, GrantView, ModeWord, Wait, WaitView};
 pub use error_code::ErrorCode;
 pub use history::{HistoryPage, HoldRecord};
 pub use hold::{HoldRequest, HoldView};
 pub use lease::{LockList, LockView, StoreView};
 pub use policy::{ClassValueView, ClassView, PolicyChangeList, PolicyChangeView, PolicyList, PolicyOverride};
 pub use problem::Problem;
-pub use release::{Break, Broken, Release, Released};
+pub use release::{Break, BreakView, Release, ReleaseView};
 pub use renew::{Renew, RenewBatch, RenewItem, Renewals, RenewedView};
 pub use secret::Secret;
 pub use whoami::WhoAmI;
