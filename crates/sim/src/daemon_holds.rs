@@ -12,8 +12,9 @@ use leasehold_http::wire::{ErrorCode, Problem};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::client_protocol::{AcquireReply, ClientProtocol, HoldLost, HttpHold, parse_reply};
 use super::drift::Nanos;
-use super::http_client::{AcquireReply, ClientProtocol, HoldLost, HttpHold, SimHttpClient, parse_reply};
+use super::http_client::SimHttpClient;
 use leasehold_drill::history::RecordedOutcome;
 
 /// Protocol of a client that lets the daemon keep its holds.

@@ -11,8 +11,9 @@ use leasehold_http::DaemonResult;
 use leasehold_http::wire::{ErrorCode, GrantView, millis};
 use serde_json::{Value, json};
 
+use super::client_protocol::{AcquireReply, ClientProtocol, HoldLost, HttpHold, parse_reply};
 use super::drift::Nanos;
-use super::http_client::{AcquireReply, ClientProtocol, HoldLost, HttpHold, SimHttpClient, parse_reply};
+use super::http_client::SimHttpClient;
 use leasehold_drill::history::RecordedOutcome;
 
 /// Protocol of a client that keeps its lease itself.
