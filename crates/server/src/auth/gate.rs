@@ -32,7 +32,7 @@ use crate::transport::peer::Peer;
 
 /// The state of the middleware.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate {
+pub(crate) struct AuthMiddleware {
     pub(crate) app: Arc<App>,
     pub(crate) rules: Arc<Rules>,
 }
@@ -47,7 +47,11 @@ struct AdmittedRequest {
 }
 
 /// Admits a request, runs the handler, and adds the common response headers.
-pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, next: Next) -> Response {
+pub(crate) async fn middleware(
+    State(gate): State<AuthMiddleware>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
     let app = Arc::clone(&gate.app);
     // From the injected randomness, so that simulated runs repeat exactly.
     let id = format!("{:016x}", app.random.bits());
@@ -109,7 +113,7 @@ fn add_common_headers(headers: &mut HeaderMap, id: &str) {
     });
 }
 
-impl Gate {
+impl AuthMiddleware {
     async fn admit(&self, request: HttpRequest, route: &str) -> Result<AdmittedRequest, Refusal> {
         let (mut parts, body) = request.into_parts();
         // With a tokens file or client certificates the daemon may have a public name.
