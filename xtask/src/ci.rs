@@ -53,7 +53,7 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     });
     steps.run("public API: as recorded", || {
-        ensure!(public_api::main(&public_api::Args::default())?, "the public API has changed");
+        ensure!(public_api::main(&public_api::PublicApiArgs::default())?, "the public API has changed");
         Ok(())
     });
     steps.run("features: each one alone", features_alone);
