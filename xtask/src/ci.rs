@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use crate::process::{self, Ended, Scratch, capture_all, command, run, words};
+use crate::process::{self, CommandResult, Scratch, capture_all, command, run, words};
 use crate::sample::fault_seed;
 use crate::test_copy::TestCopy;
 use crate::{advisories, faults, mutants, public_api, seeded_bugs};
@@ -53,7 +53,7 @@ pub(crate) fn main() -> anyhow::Result<bool> {
         run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     });
     steps.run("public API: as recorded", || {
-        ensure!(public_api::main(&public_api::Args::default())?, "the public API has changed");
+        ensure!(public_api::main(&public_api::PublicApiArgs::default())?, "the public API has changed");
         Ok(())
     });
     steps.run("features: each one alone", features_alone);
@@ -238,7 +238,7 @@ fn simulate(simulator: &Path, flags: &str) -> anyhow::Result<()> {
 }
 
 /// Prints the line with the figures, or the end of the output if the command failed.
-fn finish(ended: &Ended, figures: &str) -> anyhow::Result<()> {
+fn finish(ended: &CommandResult, figures: &str) -> anyhow::Result<()> {
     ensure!(ended.success(), "exit code {}:\n{}", ended.code, ended.tail(90));
     // Lines that begin with the program's name show progress.
     for line in ended.text.lines().filter(|line| line.contains(figures) && !line.starts_with("leasehold: ")) {

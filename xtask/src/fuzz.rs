@@ -12,7 +12,7 @@ use crate::process::{capture_all, command, need, run as run_command};
 ///
 /// Inputs that reach new code are kept in fuzz/corpus, where the next run begins; fuzz/seeds is what a fresh copy begins with.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct FuzzArgs {
     /// How long, for each target
     #[arg(default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     jobs: usize,
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
+pub(crate) fn main(args: &FuzzArgs) -> anyhow::Result<bool> {
     if args.build {
         build()?;
         return Ok(true);

@@ -39,16 +39,16 @@ enum Task {
     /// Run a layer of the proof and append the result to proof/ledger.jsonl
     Proof {
         #[command(subcommand)]
-        layer: layers::Layer,
+        layer: layers::ProofLayer,
     },
     /// Put known mistakes back into the code, one at a time, and check that the tests catch them
-    SeededBugs(seeded_bugs::Args),
+    SeededBugs(seeded_bugs::SeededBugsArgs),
     /// Mutate leasehold-core with cargo-mutants and check that its tests catch each mutant
-    Mutants(mutants::Args),
+    Mutants(mutants::MutantsArgs),
     /// Mutate the Lua scripts of Redis and the SQL statements of SQLite and check that the store's tests catch each mutant
-    StoreMutants(store_mutants::Args),
+    StoreMutants(store_mutants::StoreMutantsArgs),
     /// Fuzz the parsers of untrusted input
-    Fuzz(fuzz::Args),
+    Fuzz(fuzz::FuzzArgs),
     /// Check that the tests named in the docs exist and that docs/proof/README.md matches the ledger
     CheckDocs,
     /// Look for known vulnerabilities of crates and npm packages, and say so if that cannot be done
@@ -56,7 +56,7 @@ enum Task {
     /// Check that the release binary contains no simulator, no model and no test double
     CheckFeatures,
     /// Compare the public API of the libraries with crates/*/public-api.txt
-    PublicApi(public_api::Args),
+    PublicApi(public_api::PublicApiArgs),
     /// Run the real client in a simulated world, seed by seed, until a promise breaks
     #[command(disable_help_flag = true)]
     Simulate {
@@ -65,7 +65,7 @@ enum Task {
         arguments: Vec<OsString>,
     },
     /// Count what makes the code hard or easy to read
-    Counts(counts::Args),
+    Counts(counts::CountsArgs),
 }
 
 fn main() -> ExitCode {

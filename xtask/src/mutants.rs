@@ -12,7 +12,7 @@ use crate::test_copy::{SHARED_FEATURES, TestCopy};
 /// A mutant whose tests time out counts as caught. Works on a copy of the tree under target/.
 #[derive(Debug, clap::Args)]
 #[command(about = "Mutate leasehold-core with cargo-mutants and check that its tests catch each mutant")]
-pub(crate) struct Args {
+pub(crate) struct MutantsArgs {
     /// guards: deadlines, holds, acquire machine, breaker, gate, fence floors; slice: two files of them; all: the whole crate, takes hours;
     /// diff: what has changed
     #[arg(default_value = "guards")]
@@ -46,13 +46,13 @@ const GUARDS: [&str; 11] = [
 
 /// What came of the mutants.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct MutantTotals {
     pub(crate) caught: u64,
     pub(crate) survived: u64,
     pub(crate) timed_out: u64,
 }
 
-impl Outcome {
+impl MutantTotals {
     pub(crate) fn tried(&self) -> u64 {
         self.caught + self.survived + self.timed_out
     }
@@ -68,7 +68,7 @@ impl Outcome {
     }
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
+pub(crate) fn main(args: &MutantsArgs) -> anyhow::Result<bool> {
     let count = args.sample.map(usize::try_from).transpose()?;
     let sample = count.map(|count| (count, args.chosen_by.as_deref().unwrap_or("HEAD")));
     if args.list {
@@ -87,11 +87,11 @@ pub(crate) fn run(
     since: Option<&str>,
     sample: Option<(usize, &str)>,
     copy: Option<&TestCopy>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<MutantTotals> {
     let scratch = Scratch::new("mutants-list")?;
     let selection = Selection::new(part, since, sample, &scratch)?;
     let outcome = match copy {
-        _ if selection.names.is_empty() => Outcome::default(),
+        _ if selection.names.is_empty() => MutantTotals::default(),
         Some(copy) => try_mutants(&selection, copy)?,
         None => try_mutants(&selection, &TestCopy::new("mutants")?)?,
     };
@@ -171,7 +171,7 @@ fn part_arguments(part: &str, since: Option<&str>, scratch: &Scratch) -> anyhow:
 }
 
 /// Tries exactly these mutants.
-fn try_mutants(selection: &Selection, copy: &TestCopy) -> anyhow::Result<Outcome> {
+fn try_mutants(selection: &Selection, copy: &TestCopy) -> anyhow::Result<MutantTotals> {
     let output = process::target_dir()?;
     let results = output.join("mutants.out");
     if results.exists() {
@@ -207,7 +207,7 @@ fn try_mutants(selection: &Selection, copy: &TestCopy) -> anyhow::Result<Outcome
     // 2: some survived; 3: some timed out. Anything else is not a run.
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants failed: {status}");
     let count = |file: &str| lines_of(&results.join(file)).map(|lines| lines.len() as u64);
-    let outcome = Outcome {
+    let outcome = MutantTotals {
         caught: count("caught.txt")?,
         survived: count("missed.txt")?,
         timed_out: count("timeout.txt")?,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_run_is_summarized_in_one_line() {
-        let outcome = Outcome { caught: 7, survived: 1, timed_out: 2 };
+        let outcome = MutantTotals { caught: 7, survived: 1, timed_out: 2 };
         assert_eq!(outcome.line(), "10 mutants: 7 caught, 1 survived, 2 timed out");
     }
 }

@@ -50,13 +50,13 @@ pub(crate) fn bash(line: &str) -> Command {
 
 /// How a program ended, and what it printed.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     /// The exit code; 128 if a signal ended the program.
     pub(crate) code: i32,
     pub(crate) text: String,
 }
 
-impl Ended {
+impl CommandResult {
     pub(crate) fn success(&self) -> bool {
         self.code == 0
     }
@@ -81,25 +81,25 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
 }
 
 /// Runs it and captures stdout; stderr goes to the terminal, because it shows progress.
-pub(crate) fn capture(command: &mut Command) -> anyhow::Result<Ended> {
+pub(crate) fn capture(command: &mut Command) -> anyhow::Result<CommandResult> {
     let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("cannot start {command:?}"))?;
-    Ok(Ended {
+    Ok(CommandResult {
         code: output.status.code().unwrap_or(128),
         text: String::from_utf8_lossy(&output.stdout).into_owned(),
     })
 }
 
 /// Runs it and captures stdout and stderr.
-pub(crate) fn capture_all(command: &mut Command) -> anyhow::Result<Ended> {
+pub(crate) fn capture_all(command: &mut Command) -> anyhow::Result<CommandResult> {
     let output =
         command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {command:?}"))?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Ok(Ended { code: output.status.code().unwrap_or(128), text })
+    Ok(CommandResult { code: output.status.code().unwrap_or(128), text })
 }
 
 /// What git prints, without the line breaks at the end. Blanks stay: they may be the last line of a patch.

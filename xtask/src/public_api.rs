@@ -27,13 +27,13 @@ const CRATES: [&str; 13] = [
 ];
 
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PublicApiArgs {
     /// Write the texts instead of comparing them
     #[arg(long)]
     write: bool,
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
+pub(crate) fn main(args: &PublicApiArgs) -> anyhow::Result<bool> {
     let folder = document()?;
     let mut same = true;
     for name in CRATES {

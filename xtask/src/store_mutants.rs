@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::mutants::Outcome;
+use crate::mutants::MutantTotals;
 use crate::process::{self, Scratch, capture_all, command};
 use crate::test_copy::{SHARED_FEATURES, TestCopy};
 
@@ -17,7 +17,7 @@ use crate::test_copy::{SHARED_FEATURES, TestCopy};
 #[command(
     about = "Mutate the Lua scripts of Redis and the SQL statements of SQLite and check that the store's tests catch each mutant"
 )]
-pub(crate) struct Args {
+pub(crate) struct StoreMutantsArgs {
     /// redis or sqlite; both if none is named
     store: Option<String>,
     /// Only these mutants of the store, by number
@@ -48,13 +48,13 @@ const PLANS: [Plan; 2] = [
 /// How long the tests of one mutant may take.
 const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
+pub(crate) fn main(args: &StoreMutantsArgs) -> anyhow::Result<bool> {
     let plans: Vec<&Plan> = match &args.store {
         Some(store) => vec![plan(store)?],
         None => PLANS.iter().collect(),
     };
     let scratch = Scratch::new("store-mutants-made")?;
-    let mut outcome = Outcome::default();
+    let mut outcome = MutantTotals::default();
     for plan in plans {
         let mutants = plan.mutants(scratch.path())?;
         if args.list {
@@ -72,9 +72,9 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
 }
 
 /// Every mutant of a store.
-pub(crate) fn run_store(store: &str) -> anyhow::Result<Outcome> {
+pub(crate) fn run_store(store: &str) -> anyhow::Result<MutantTotals> {
     let scratch = Scratch::new("store-mutants-made")?;
-    let (plan, mut outcome) = (plan(store)?, Outcome::default());
+    let (plan, mut outcome) = (plan(store)?, MutantTotals::default());
     plan.try_all(&plan.mutants(scratch.path())?, &[], &mut outcome)?;
     println!("{}", outcome.line());
     Ok(outcome)
@@ -143,7 +143,12 @@ impl Plan {
         Ok(mutants)
     }
 
-    fn try_all(&self, mutants: &[Mutant], numbers: &[usize], outcome: &mut Outcome) -> anyhow::Result<()> {
+    fn try_all(
+        &self,
+        mutants: &[Mutant],
+        numbers: &[usize],
+        outcome: &mut MutantTotals,
+    ) -> anyhow::Result<()> {
         let equivalent =
             std::fs::read_to_string("proof/mutants/same.tsv").context("proof/mutants/same.tsv")?;
         let copy = TestCopy::new("store-mutants")?;
@@ -183,7 +188,7 @@ impl Plan {
         Ok(())
     }
 
-    fn test(&self, copy: &TestCopy) -> anyhow::Result<process::Ended> {
+    fn test(&self, copy: &TestCopy) -> anyhow::Result<process::CommandResult> {
         let package = format!("leasehold-{}", self.store);
         let mut test = copy.within(command("timeout"));
         test.env("NEXTEST_PROFILE", "mutants")

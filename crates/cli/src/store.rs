@@ -1,10 +1,14 @@
 //! `leasehold store`: create a store's files, or describe the store.
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use leasehold::clock::{BootClock, Clock};
+use leasehold::http::wire::millis;
+use leasehold::policy::duration::human;
+use leasehold::store::Capabilities;
 use serde_json::json;
 
 use crate::args::ReportFormat;
@@ -88,25 +92,43 @@ fn info(settings: &Settings, output: ReportFormat) -> anyhow::Result<bool> {
             "answered_in_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             "can": {
                 "list": capabilities.list, "queue": capabilities.queue, "wake": capabilities.wake, "cross_process": capabilities.cross_process,
-                "shared": capabilities.shared, "permits": capabilities.permits, "fence_survives_loss": capabilities.fence_survives_loss,
+                "shared": capabilities.shared, "permits": capabilities.permits, "several_names": capabilities.several_names,
+                "fence_survives_loss": capabilities.fence_survives_loss,
+            },
+            "times": {
+                "min_ttl_ms": millis(capabilities.min_ttl.get()), "ttl_step_ms": millis(capabilities.ttl_step),
+                "expiry_lag_ms": millis(capabilities.expiry_lag), "claim_ttl_ms": millis(capabilities.claim_ttl),
             },
         });
         writeln!(out, "{all:#}")?;
         return Ok(true);
     }
-    let yes = |can: bool| if can { "yes" } else { "no" }.to_owned();
-    let rows = [
-        ("kind", capabilities.kind.to_owned()),
-        ("promise", promised.promise.to_string()),
-        ("other processes share it", yes(capabilities.cross_process)),
-        ("lists its locks", yes(capabilities.list)),
-        ("serves waiters in order", yes(capabilities.queue)),
-        ("fences outlive lost data", yes(capabilities.fence_survives_loss)),
-    ];
+    let rows = [("kind", capabilities.kind.to_owned()), ("promise", promised.promise.to_string())];
+    let rows = rows.into_iter().chain(capability_rows(&capabilities));
     let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
     write_table(&mut out, ["STORE", &session.url.to_string()], rows)?;
     for reason in &promised.limits {
         writeln!(out, "note: {reason}")?;
     }
     Ok(true)
+}
+
+/// What a store can do and its times, in words: for `store info` and the reference.
+pub(crate) fn capability_rows(capabilities: &Capabilities) -> Vec<(&'static str, String)> {
+    let yes = |can: bool| if can { "yes" } else { "no" }.to_owned();
+    let time = |span: Duration| if span.is_zero() { "none".to_owned() } else { human(span) };
+    vec![
+        ("other processes share it", yes(capabilities.cross_process)),
+        ("lists its locks", yes(capabilities.list)),
+        ("serves waiters in order", yes(capabilities.queue)),
+        ("wakes waiters", yes(capabilities.wake)),
+        ("shared leases", yes(capabilities.shared)),
+        ("permits", yes(capabilities.permits)),
+        ("several names in one lease", yes(capabilities.several_names)),
+        ("fences outlive lost data", yes(capabilities.fence_survives_loss)),
+        ("shortest TTL", time(capabilities.min_ttl.get())),
+        ("TTLs are rounded up to", time(capabilities.ttl_step)),
+        ("expired leases linger for", time(capabilities.expiry_lag)),
+        ("a waiter confirms within", time(capabilities.claim_ttl)),
+    ]
 }

@@ -1,4 +1,4 @@
-//! The only place where time is compared.
+//! The rules that compute and compare the end of a lease or a hold. No other module has such a rule.
 //!
 //! The store granted a lease at some moment after its request was *sent*; nothing more is known. So
 //! the holder counts from the send time, and subtracts the clock drift and the time that the work

@@ -1,69 +1,19 @@
 //! The event stream: every transition is one event. Logs, metrics, history and test checkers only
 //! read it.
 
+mod loss;
+mod stream;
+
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::clock::{Moment, SharedClock};
+pub use loss::Loss;
+pub use stream::{EventStream, EventSubject};
+
+use crate::clock::Moment;
 use crate::store::StoreErrorKind;
 use crate::types::{Fence, Holder, Name};
-
-/// Why a hold ended before its work did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Loss {
-    /// The store answered that the lease no longer belongs to this token.
-    NotOwned,
-    /// As many consecutive renewals failed as the class allows.
-    MaxFailures,
-    /// The deadline of the last confirmed lease passed.
-    Deadline,
-    /// The class's `max_hold` elapsed.
-    MaxHold,
-    /// A local-only hold tried to heal and found another holder.
-    HealConflict,
-    /// An operator ended the lease early.
-    Broken,
-    /// The client shut down before the work finished.
-    Shutdown,
-    /// The keeper task ended.
-    KeeperGone,
-}
-
-impl Loss {
-    /// The value of the metrics' `reason` label.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::NotOwned => "not_owned",
-            Self::MaxFailures => "max_failures",
-            Self::Deadline => "deadline",
-            Self::MaxHold => "max_hold",
-            Self::HealConflict => "heal_conflict",
-            Self::Broken => "broken",
-            Self::Shutdown => "shutdown",
-            Self::KeeperGone => "keeper_gone",
-        }
-    }
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotOwned => "the store says it is not ours any more",
-            Self::MaxFailures => "renewal failed too often in a row",
-            Self::Deadline => "the lease could not be confirmed before its deadline",
-            Self::MaxHold => "max_hold is over",
-            Self::HealConflict => "another client held it while this hold was local-only",
-            Self::Broken => "an operator broke it",
-            Self::Shutdown => "the client shut down",
-            Self::KeeperGone => "the renewing task died",
-        })
-    }
-}
 
 /// The operation that the store answered with *not owned*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -342,60 +292,4 @@ impl Event {
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Handles one event.
     fn on_event(&self, event: &Event);
-}
-
-/// The source of the event stream.
-#[derive(Debug)]
-pub struct EventStream {
-    seq: AtomicU64,
-    clock: SharedClock,
-    holder: Holder,
-    observers: Vec<Arc<dyn Observer>>,
-}
-
-impl EventStream {
-    /// A stream for these observers.
-    #[must_use]
-    pub fn new(clock: SharedClock, holder: Holder, observers: Vec<Arc<dyn Observer>>) -> Self {
-        Self { seq: AtomicU64::new(0), clock, holder, observers }
-    }
-
-    /// Sends an event to every observer.
-    pub fn emit(&self, subject: &EventSubject<'_>, what: EventKind) {
-        let event = Event {
-            seq: self.seq.fetch_add(1, Ordering::Relaxed),
-            at: self.clock.now(),
-            wall: self.clock.wall(),
-            name: subject.name.cloned(),
-            class: Arc::clone(subject.class),
-            holder: subject.holder.unwrap_or(&self.holder).clone(),
-            fence: subject.fence,
-            hold: subject.hold,
-            what,
-        };
-        for observer in &self.observers {
-            // A panic of one observer must not end the caller's task, nor hide the event from the
-            // others.
-            let observed = catch_unwind(AssertUnwindSafe(|| observer.on_event(&event)));
-            if observed.is_err() {
-                tracing::error!(?observer, event = event.what.label(), "a reader of events panicked");
-            }
-        }
-    }
-}
-
-/// The lock and hold that an event is about.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct EventSubject<'a> {
-    /// The lock's name; `None` for policy events.
-    pub name: Option<&'a Name>,
-    /// The class concerned.
-    pub class: &'a Arc<str>,
-    /// The fence of the hold, if it has one.
-    pub fence: Option<Fence>,
-    /// Id of the hold or acquire; 0 for policy and operator events.
-    pub hold: u64,
-    /// The holder, if it is not the client's own.
-    pub holder: Option<&'a Holder>,
 }

@@ -7,7 +7,7 @@
 //! - `gate`: the process-local queue, one contender per process and name.
 //! - `breaker`: the circuit breaker in front of the store.
 //! - [`acquire`]: the pure acquire machine and the async driver that runs it.
-//! - [`deadline`]: the rules that compare time.
+//! - [`deadline`]: the rules that compute and compare the end of a lease or a hold.
 //! - `life`: one hold as a pure state machine; the private `keeper` task drives these machines.
 //! - [`hold`]: the guard that a successful acquire returns.
 //! - [`policy`]: the classes in force and how they change.
@@ -58,7 +58,7 @@ pub mod adapter;
 mod admin;
 pub mod atomic_file;
 pub mod bounded_read;
-// The next one, `gate` and `life` are public for simulators and their tests only: they may change in any release.
+// `breaker`, `gate` and `life` are public for the tests of this crate only: they may change in any release.
 #[doc(hidden)]
 pub mod breaker;
 mod client;

@@ -9,7 +9,7 @@ use leasehold_core::store::{AcquireRequest, AcquireResponse, BusyLease, Grant, S
 use crate::connection::Connections;
 use crate::error;
 use crate::store::{CAPABILITIES, lock_path};
-use crate::wire::{Acquire, ErrorCode, Granted, Secret, millis};
+use crate::wire::{Acquire, ErrorCode, GrantView, Secret, millis};
 
 pub(crate) async fn acquire(
     connections: &Connections,
@@ -30,7 +30,7 @@ pub(crate) async fn acquire(
     };
     let answer = connections.post(&lock_path(request.names.first(), "/acquire"), &document).await?;
     if answer.status == 200 {
-        let granted: Granted = answer.parse_document("acquire")?;
+        let granted: GrantView = answer.parse_document("acquire")?;
         let kept = granted.kept_ms.map(Duration::from_millis);
         return Ok(AcquireResponse::Granted(Grant::new(granted.fence).with_ttl(kept)));
     }

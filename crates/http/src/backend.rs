@@ -23,6 +23,10 @@ impl Backend for HttpBackend {
         BackendInfo::new("daemon", &["http", "https"], &["http://HOST:PORT", "https://HOST"])
             .with_summary("a daemon, `leasehold serve`", "all hosts that reach it")
             .with_examines("TLS, access, what its store promises")
+            .with_rights_advice(
+                "use a token with a grant of `hold` on these names, for example `leasehold token new NAME --grant \
+                 'hold:*'`: see docs/daemon.md",
+            )
     }
 
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError> {

@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::error;
 use crate::options::HttpOptions;
 use crate::store::{escape_segment, lock_path};
-use crate::wire::{Break, Broken, Problem};
+use crate::wire::{Break, BreakView, Problem};
 
 /// A client of a daemon's whole HTTP API.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl DaemonClient {
     ///
     /// # Errors
     /// No response came; the lease may have been broken.
-    pub async fn break_lock(&self, name: &Name, want: &Break) -> DaemonResult<Broken> {
+    pub async fn break_lock(&self, name: &Name, want: &Break) -> DaemonResult<BreakView> {
         let answer = self.connections.post(&lock_path(name, "/break"), want).await?;
         read_response(&answer, "a break")
     }

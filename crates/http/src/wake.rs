@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::connection::Connections;
 use crate::store::lock_path;
-use crate::wire::{Secret, Wait, Waited, millis};
+use crate::wire::{Secret, Wait, WaitView, millis};
 
 // Half of the daemon's maximum wait.
 const LONG_POLL_DURATION: Duration = Duration::from_secs(30);
@@ -69,16 +69,16 @@ async fn poll(
 ) {
     loop {
         let woken = match connections.post(&path, &wait).await {
-            Ok(answer) if answer.status == 200 => answer.parse_document::<Waited>("wait").ok(),
+            Ok(answer) if answer.status == 200 => answer.parse_document::<WaitView>("wait").ok(),
             _ => None,
         };
         match woken {
-            Some(Waited { woken: true }) => {
+            Some(WaitView { woken: true }) => {
                 // Polling goes on after a hint: it does not grant the lock, and the waiter may need
                 // another.
                 wakers.wake(&key);
             }
-            Some(Waited { woken: false }) => {}
+            Some(WaitView { woken: false }) => {}
             // The daemon cannot answer now; the waiter polls the lock by itself meanwhile.
             None => {
                 let parts = &connections.environment;

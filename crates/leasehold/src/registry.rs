@@ -60,10 +60,10 @@ pub fn known_urls(conjunction: &str) -> String {
 }
 
 /// A parsed URL with its scheme and backend.
-type Located = (&'static str, Arc<dyn Backend>, Box<dyn StoreLocation>);
+type ResolvedUrl = (&'static str, Arc<dyn Backend>, Box<dyn StoreLocation>);
 
 /// Finds the backend of a URL and parses it.
-pub(crate) fn locate(text: &str) -> Result<Located, StoreError> {
+pub(crate) fn locate(text: &str) -> Result<ResolvedUrl, StoreError> {
     // A path must start like one: a bare `locks.db` could be a mistyped scheme.
     let path = ["/", "./", "../"].iter().any(|start| text.starts_with(start));
     let scheme = text.split_once(':').map(|(scheme, _)| scheme).filter(|_| !path);

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::store::{Backend, Examination, SharedStore, StoreError, StoreLocation, redact};
+use leasehold_core::store::{
+    Backend, BackendInfo, Examination, SharedStore, StoreError, StoreLocation, redact,
+};
 use leasehold_core::testbed::TestbedFactory;
 
 use crate::OpenError;
@@ -34,6 +36,12 @@ impl StoreUrl {
     #[must_use]
     pub const fn scheme(&self) -> &'static str {
         self.scheme
+    }
+
+    /// What help texts, documentation and advice say about this kind of store.
+    #[must_use]
+    pub fn info(&self) -> BackendInfo {
+        self.backend.info()
     }
 
     /// The whole URL, secrets included: for another process that must open the same store. It does

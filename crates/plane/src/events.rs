@@ -119,7 +119,7 @@ impl PlaneEvent {
 /// Receives the events. Must not block: it is called on the task that caused the event.
 pub trait PlaneObserver: Send + Sync + fmt::Debug + 'static {
     /// Called once for each event.
-    fn on_event(&self, note: &PlaneEvent);
+    fn on_plane_event(&self, event: &PlaneEvent);
 }
 
 /// Totals in memory, by metric and label.
@@ -147,10 +147,10 @@ impl EventCounters {
 }
 
 impl PlaneObserver for EventCounters {
-    fn on_event(&self, note: &PlaneEvent) {
+    fn on_plane_event(&self, event: &PlaneEvent) {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        *totals.entry(note.metric()).or_default() += 1.0;
-        if let PlaneEvent::Takeover { what, took: Some(took), .. } = note {
+        *totals.entry(event.metric()).or_default() += 1.0;
+        if let PlaneEvent::Takeover { what, took: Some(took), .. } = event {
             // A sum without its own count: `takeover_total` is the count.
             *totals.entry(("takeover_seconds", what)).or_default() += took.as_secs_f64();
         }
@@ -162,16 +162,16 @@ impl PlaneObserver for EventCounters {
 pub struct LogObserver;
 
 impl PlaneObserver for LogObserver {
-    fn on_event(&self, note: &PlaneEvent) {
-        match note {
+    fn on_plane_event(&self, event: &PlaneEvent) {
+        match event {
             PlaneEvent::DuplicateTerminal { .. }
             | PlaneEvent::RepeatedHandOver { .. }
             | PlaneEvent::RepeatedStep { .. }
             | PlaneEvent::StaleWrite { .. }
             | PlaneEvent::WorkAbandoned { .. }
-            | PlaneEvent::RolledBack { .. } => tracing::warn!(?note, "plane"),
-            PlaneEvent::Takeover { .. } => tracing::info!(?note, "plane"),
-            _ => tracing::debug!(?note, "plane"),
+            | PlaneEvent::RolledBack { .. } => tracing::warn!(?event, "plane"),
+            PlaneEvent::Takeover { .. } => tracing::info!(?event, "plane"),
+            _ => tracing::debug!(?event, "plane"),
         }
     }
 }

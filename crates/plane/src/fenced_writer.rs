@@ -52,9 +52,9 @@ impl FencedWriter {
         self.locks.holder().as_str().to_owned()
     }
 
-    pub(crate) fn emit(&self, note: &PlaneEvent) {
+    pub(crate) fn emit(&self, event: &PlaneEvent) {
         for observer in self.observers.iter() {
-            observer.on_event(note);
+            observer.on_plane_event(event);
         }
     }
 

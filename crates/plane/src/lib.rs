@@ -74,6 +74,8 @@ pub mod work;
 pub mod workflow;
 
 pub use backends::open_store;
+#[cfg(feature = "sqlite")]
+pub use backends::plane_file_path;
 pub use error::PlaneError;
 pub use fenced_writer::FencedWriter;
 pub use job::{Job, JobSpec, Work};

@@ -137,8 +137,8 @@ pub fn namespaces(class: &str) -> &'static [&'static str] {
 }
 
 /// Calls `add` for each metric that an event changes, with its name, label values and amount.
-pub fn for_each_metric_change(note: &PlaneEvent, mut add: impl FnMut(&'static str, &[&str], f64)) {
-    match note {
+pub fn for_each_metric_change(event: &PlaneEvent, mut add: impl FnMut(&'static str, &[&str], f64)) {
+    match event {
         PlaneEvent::StateChanged { class, to, .. } => {
             add("plane_job_transitions_total", &[class, to.as_str()], 1.0)
         }
@@ -203,8 +203,8 @@ mod tests {
         for_each_known_series(&["scheduler"], |name, values| {
             assert!(begun.insert((name, row(values))), "{name} {values:?} twice");
         });
-        for note in one_event_of_each_kind() {
-            for_each_metric_change(&note, |name, values, _| {
+        for event in one_event_of_each_kind() {
+            for_each_metric_change(&event, |name, values, _| {
                 assert!(begun.contains(&(name, row(values))), "{name} {values:?}");
             });
         }
@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn the_metric_list_matches_what_events_change() {
         let mut moved = BTreeSet::from([JOBS_METRIC]);
-        for note in one_event_of_each_kind() {
-            for_each_metric_change(&note, |name, labels, _| {
+        for event in one_event_of_each_kind() {
+            for_each_metric_change(&event, |name, labels, _| {
                 let metric = METRICS.iter().find(|metric| metric.name == name);
                 assert_eq!(metric.map(|metric| metric.labels.len()), Some(labels.len()), "{name}");
                 moved.insert(name);

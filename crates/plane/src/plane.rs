@@ -11,7 +11,7 @@ use crate::cancel_request::CancelRequest;
 use crate::error::PlaneError;
 use crate::events::{LogObserver, PlaneObserver};
 use crate::fenced_writer::FencedWriter;
-use crate::job::{Dead, Job, JobSpec, add_requester, check_new_id, dispatch_message, job_lock_name};
+use crate::job::{DeadLetter, Job, JobSpec, add_requester, check_new_id, dispatch_message, job_lock_name};
 use crate::quota::PlaneQuotas;
 use crate::scheduler::while_held;
 use crate::settings::Settings;
@@ -301,7 +301,7 @@ impl Plane {
         out
     }
 
-    async fn dead_job(&self, id: &str) -> Result<(Job, Dead), PlaneError> {
+    async fn dead_job(&self, id: &str) -> Result<(Job, DeadLetter), PlaneError> {
         let job = self.writer.job(id).await?;
         let Some(dead) = job.dead.clone() else {
             return Err(PlaneError::Conflict {

@@ -161,6 +161,11 @@ impl Backend for RedisBackend {
             "eviction, persistence, replicas and fail-over, the server's clock, the user's rights, version, \
                        memory, clients",
         )
+        .with_rights_advice(
+            "give the user the rights of the ACL line in docs/stores/redis.md; waiters must be allowed to \
+             subscribe, and only listing needs +scan",
+        )
+        .with_capabilities(CAPABILITIES)
     }
 
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError> {

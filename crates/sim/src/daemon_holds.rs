@@ -8,11 +8,13 @@ use leasehold_core::clock::{Clock, Moment, run_until};
 use leasehold_core::policy::{Class, Enforcement, OnError, OnFailure};
 use leasehold_core::{Fence, Name};
 use leasehold_http::DaemonResult;
+use leasehold_http::wire::{ErrorCode, Problem};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::client_protocol::{AcquireReply, ClientProtocol, HoldLost, HttpHold, parse_reply};
 use super::drift::Nanos;
-use super::http_client::{AcquireReply, ClientProtocol, HoldLost, HttpHold, SimHttpClient, parse_reply};
+use super::http_client::SimHttpClient;
 use leasehold_drill::history::RecordedOutcome;
 
 /// Protocol of a client that lets the daemon keep its holds.
@@ -125,7 +127,7 @@ impl ClientProtocol for DaemonHolds {
                 Ok(true)
             }
             // The daemon forgets a hold some time after it ended, so `not_found` is a loss too.
-            Some(Ok(Err(problem))) if matches!(problem.code.as_str(), "lost" | "not_found") => Err(HoldLost),
+            Some(Ok(Err(problem))) if is_gone(&problem) => Err(HoldLost),
             _ => Ok(false),
         }
     }
@@ -133,10 +135,14 @@ impl ClientProtocol for DaemonHolds {
     async fn release(client: &SimHttpClient<Self>, held: &HttpHold) -> Option<bool> {
         match delete_hold(client, &held.key).await {
             Some(Ok(Ok(_))) => Some(true),
-            Some(Ok(Err(problem))) if matches!(problem.code.as_str(), "lost" | "not_found") => Some(false),
+            Some(Ok(Err(problem))) if is_gone(&problem) => Some(false),
             _ => None,
         }
     }
+}
+
+fn is_gone(problem: &Problem) -> bool {
+    matches!(problem.error_code(), Some(ErrorCode::Lost | ErrorCode::NotFound))
 }
 
 async fn delete_hold(client: &SimHttpClient<DaemonHolds>, id: &str) -> Option<DaemonResult<Value>> {

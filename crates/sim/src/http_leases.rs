@@ -8,11 +8,12 @@ use leasehold_core::Name;
 use leasehold_core::clock::{Clock, Moment, run_until};
 use leasehold_core::policy::Class;
 use leasehold_http::DaemonResult;
-use leasehold_http::wire::{Granted, millis};
+use leasehold_http::wire::{ErrorCode, GrantView, millis};
 use serde_json::{Value, json};
 
+use super::client_protocol::{AcquireReply, ClientProtocol, HoldLost, HttpHold, parse_reply};
 use super::drift::Nanos;
-use super::http_client::{AcquireReply, ClientProtocol, HoldLost, HttpHold, SimHttpClient, parse_reply};
+use super::http_client::SimHttpClient;
 use leasehold_drill::history::RecordedOutcome;
 
 /// Protocol of a client that keeps its lease itself.
@@ -63,7 +64,7 @@ impl ClientProtocol for PlainHttp {
         }
         let sent = me.clock.now();
         let path = ["locks", name.as_str(), "acquire"];
-        let reply: Option<DaemonResult<Granted>> =
+        let reply: Option<DaemonResult<GrantView>> =
             run_until(&me.clock, by, client.daemon.post(&path, &request)).await;
         let granted = match parse_reply(reply) {
             Ok(granted) => granted,
@@ -107,7 +108,7 @@ impl ClientProtocol for PlainHttp {
             run_until(clock, by, client.daemon.post(&path, &request)).await;
         match given {
             Some(Ok(Ok(_))) => Some(true),
-            Some(Ok(Err(problem))) if problem.code == "not_owned" => Some(false),
+            Some(Ok(Err(problem))) if problem.error_code() == Some(ErrorCode::NotOwned) => Some(false),
             _ => None,
         }
     }
@@ -138,7 +139,7 @@ async fn send_renewal(
             client.record_event((held.attempt, &held.name), "renewed", held.fence, Some(span));
             Ok(true)
         }
-        Some(Ok(Err(problem))) if problem.code == "not_owned" => Err(HoldLost),
+        Some(Ok(Err(problem))) if problem.error_code() == Some(ErrorCode::NotOwned) => Err(HoldLost),
         _ => Ok(false),
     }
 }

@@ -26,6 +26,7 @@
 
 mod campaign;
 mod class;
+mod client_protocol;
 mod client_setup;
 mod clock;
 mod daemon;

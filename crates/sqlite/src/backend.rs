@@ -255,6 +255,11 @@ impl Backend for SqliteBackend {
             .with_examines(
                 "what the file is on, rights, free space, journal mode, damage, schema, the boot clock",
             )
+            .with_rights_advice(
+                "let this user read and write the file, the files beside it whose names begin with its name, and \
+                 their folder",
+            )
+            .with_capabilities(CAPABILITIES)
     }
 
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError> {

@@ -14,7 +14,7 @@ use crate::deadline_forwarder::{DeadlineForwarder, Deadlines};
 use crate::error::SuperviseError;
 use crate::guardian_client::{GuardianClient, GuardianSpec};
 use crate::process_tree::{ProcessTree, start_time};
-use crate::supervisor::{CommandEnd, OwnedProcesses, Supervised};
+use crate::supervisor::{CommandEnd, OwnedProcesses, RunningCommand};
 
 // Two commands may start in the same nanosecond.
 static RUN_COUNT: AtomicU64 = AtomicU64::new(0);
@@ -33,7 +33,7 @@ pub struct HeldCommand<'a> {
 
 /// The result of [`HeldCommand::prepare`].
 #[derive(Debug)]
-pub enum Prepared<'a> {
+pub enum PrepareOutcome<'a> {
     /// The command can start.
     Held(Box<HeldCommand<'a>>),
     /// A hold was lost meanwhile. The command was not started.
@@ -51,7 +51,7 @@ impl<'a> HeldCommand<'a> {
         spec: &CommandSpec,
         hold: &'a Hold,
         resources: impl IntoIterator<Item = &'a Hold>,
-    ) -> Result<Prepared<'a>, SuperviseError> {
+    ) -> Result<PrepareOutcome<'a>, SuperviseError> {
         let holds: Vec<_> = std::iter::once(hold).chain(resources).collect();
         // KILL takes time to take effect on a busy machine; the last tenth of the grace is for that.
         let grace = spec.grace * 9 / 10;
@@ -103,12 +103,12 @@ impl<'a> HeldCommand<'a> {
                 held.processes.armed = false;
                 guardian.dismiss().await;
             }
-            return Ok(Prepared::Late(CommandEnd::Stopped {
+            return Ok(PrepareOutcome::Late(CommandEnd::Stopped {
                 reason: lost.reason,
                 description: "was not started: the lease ran out first",
             }));
         }
-        Ok(Prepared::Held(Box::new(held)))
+        Ok(PrepareOutcome::Held(Box::new(held)))
     }
 
     /// The process group that the command will lead.
@@ -119,7 +119,7 @@ impl<'a> HeldCommand<'a> {
 
     /// Lets the command start.
     #[must_use]
-    pub fn start(self) -> (Supervised<'a>, Controls) {
-        Supervised::start(self)
+    pub fn start(self) -> (RunningCommand<'a>, Controls) {
+        RunningCommand::start(self)
     }
 }

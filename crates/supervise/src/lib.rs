@@ -9,7 +9,7 @@
 //! # Map
 //!
 //! - [`CommandSpec`], [`effective_grace`]: what to run, and how long it may take to stop.
-//! - [`HeldCommand`]: the process exists and waits; [`Supervised`] waits for its end; [`Controls`] passes
+//! - [`HeldCommand`]: the process exists and waits; [`RunningCommand`] waits for its end; [`Controls`] passes
 //!   signals on and stops it.
 //! - [`HELPER_ARGUMENT`], [`helper_main`]: the two helper processes, which the host's binary must provide.
 //! - `child`, `gate`: the held start. `guardian`, `guardian_client`, `deadline_forwarder`: the guardian
@@ -37,10 +37,10 @@ pub use child::was_stopped;
 pub use command::{CommandSpec, Streams, effective_grace};
 pub use controls::Controls;
 pub use error::SuperviseError;
-pub use held_command::{HeldCommand, Prepared};
+pub use held_command::{HeldCommand, PrepareOutcome};
 pub use helper_process::{HELPER_ARGUMENT, helper_main};
 pub use process_tree::RUN_ID_VARIABLE;
-pub use supervisor::{CommandEnd, Supervised};
+pub use supervisor::{CommandEnd, RunningCommand};
 
 // Runs the README's code as a test.
 #[cfg(doctest)]

@@ -42,7 +42,7 @@ pub enum CommandEnd {
 /// A running command. Dropping it ends the command: by the guardian with TERM, grace and KILL, or by KILL if
 /// there is no guardian.
 #[derive(Debug)]
-pub struct Supervised<'a> {
+pub struct RunningCommand<'a> {
     holds: Vec<&'a Hold>,
     deadlines: Deadlines,
     grace: Duration,
@@ -87,7 +87,7 @@ impl Drop for OwnedProcesses {
     }
 }
 
-impl<'a> Supervised<'a> {
+impl<'a> RunningCommand<'a> {
     pub(crate) fn start(held: HeldCommand<'a>) -> (Self, Controls) {
         let mut child = held.child.open();
         let (controls, channels) = Controls::new(held.processes.tree.group, &mut child);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
 use leasehold_core::memory::MemoryStore;
 use leasehold_core::{Hold, Locks, Loss};
-use leasehold_supervise::{CommandEnd, CommandSpec, Controls, HeldCommand, Prepared, Streams, Supervised};
+use leasehold_supervise::{
+    CommandEnd, CommandSpec, Controls, HeldCommand, PrepareOutcome, RunningCommand, Streams,
+};
 use rustix::process::{Pid, Signal};
 use tokio::io::AsyncReadExt;
 
@@ -25,7 +27,7 @@ async fn acquire(locks: &Locks, name: &str) -> Hold {
     acquired.unwrap().held().unwrap()
 }
 
-async fn start<'a>(script: &str, hold: &'a Hold, resources: &'a [Hold]) -> (Supervised<'a>, Controls) {
+async fn start<'a>(script: &str, hold: &'a Hold, resources: &'a [Hold]) -> (RunningCommand<'a>, Controls) {
     let spec = CommandSpec {
         argv: ["sh", "-c", script].map(Into::into).to_vec(),
         environment: Vec::new(),
@@ -36,8 +38,8 @@ async fn start<'a>(script: &str, hold: &'a Hold, resources: &'a [Hold]) -> (Supe
         sole: false,
     };
     match HeldCommand::prepare(&spec, hold, resources).await.unwrap() {
-        Prepared::Held(held) => held.start(),
-        Prepared::Late(end) => panic!("{end:?}"),
+        PrepareOutcome::Held(held) => held.start(),
+        PrepareOutcome::Late(end) => panic!("{end:?}"),
     }
 }
 

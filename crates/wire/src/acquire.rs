@@ -84,8 +84,8 @@ pub enum ModeWord {
 
 /// The lock was granted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Granted {
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Granted))]
+pub struct GrantView {
     /// The locked name.
     pub name: String,
     /// Send it with every protected write.
@@ -128,8 +128,8 @@ pub struct Wait {
 
 /// The outcome of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Waited {
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Waited))]
+pub struct WaitView {
     /// True if a hint came: try to acquire again. It never means that the lock was granted.
     pub woken: bool,
 }

@@ -21,7 +21,7 @@ mod renew;
 mod secret;
 mod whoami;
 
-pub use acquire::{Acquire, Granted, ModeWord, Wait, Waited};
+pub use acquire::{Acquire, GrantView, ModeWord, Wait, WaitView};
 pub use document::{
     DocumentChangeView, DocumentListView, DocumentPut, DocumentReadView, DocumentView, expected_version,
 };
@@ -31,7 +31,7 @@ pub use hold::{HoldRequest, HoldView};
 pub use lease::{LockList, LockView, StoreView};
 pub use policy::{ClassValueView, ClassView, PolicyChangeList, PolicyChangeView, PolicyList, PolicyOverride};
 pub use problem::Problem;
-pub use release::{Break, Broken, Release, Released};
+pub use release::{Break, BreakView, Release, ReleaseView};
 pub use renew::{Renew, RenewBatch, RenewItem, Renewals, RenewedView};
 pub use secret::Secret;
 pub use whoami::WhoAmI;

@@ -34,8 +34,8 @@ pub struct Release {
 
 /// The lock was released; it is free or granted to the next waiter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Released {
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Released))]
+pub struct ReleaseView {
     /// The name that was locked.
     pub name: String,
     /// False if the caller only left the queue.
@@ -69,8 +69,8 @@ pub struct Break {
 
 /// The outcome of a break: the lease is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Broken {
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Broken))]
+pub struct BreakView {
     /// The name that was locked.
     pub name: String,
     /// `broken`, or `released` if the holder released when asked.

@@ -12,7 +12,7 @@ use crate::ledger::grouped;
 use crate::process::{Scratch, bash, capture_all};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CountsArgs {
     /// Also count this revision
     #[arg(long, value_name = "REVISION")]
     base: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     list: bool,
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
+pub(crate) fn main(args: &CountsArgs) -> anyhow::Result<bool> {
     let tree = Counts::of(Path::new("."))?;
     let base = args.base.as_deref().map(base_counts).transpose()?;
     if let Some(revision) = &args.base {
@@ -44,8 +44,9 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
 
 fn base_counts(revision: &str) -> anyhow::Result<Counts> {
     let scratch = Scratch::new("counts")?;
-    let mut extract =
-        bash("set -o pipefail; git archive \"$REVISION\" crates | tar --extract --directory \"$FOLDER\"");
+    let mut extract = bash(
+        "set -o pipefail; git archive \"$REVISION\" $(git ls-tree --name-only \"$REVISION\" crates xtask) | tar --extract --directory \"$FOLDER\"",
+    );
     let ended = capture_all(extract.env("REVISION", revision).env("FOLDER", scratch.path()))?;
     ensure!(ended.success(), "{revision} cannot be read: {}", ended.text.trim());
     Counts::of(scratch.path())
@@ -113,6 +114,16 @@ impl Counts {
                 counts.add_source(&name, package, &text);
             }
         }
+        // Of the proof's own program only the names of types are counted: it is no part of the product.
+        let mut own = Vec::new();
+        if root.join("xtask").is_dir() {
+            rust_files(&root.join("xtask/src"), &mut own)?;
+        }
+        for path in own {
+            let name = path.strip_prefix(root)?.display().to_string();
+            let text = std::fs::read_to_string(&path).with_context(|| name.clone())?;
+            counts.add_types(&name, "xtask", &text);
+        }
         Ok(counts)
     }
 
@@ -144,12 +155,8 @@ impl Counts {
             if let Some(short) = doc.add(trimmed, at + 1) {
                 self.short_docs.push(format!("{name}:{short}"));
             }
-            if let Some(defined) = type_name(line) {
-                let key = (package.to_owned(), defined.to_owned());
-                *self.type_definitions.entry(key.clone()).or_default() += 1;
-                self.types.entry(key).or_default().insert(format!("{name}:{}", at + 1));
-            }
         }
+        self.add_types(name, package, text);
         if let Some(short) = doc.add("", text.lines().count()) {
             self.short_docs.push(format!("{name}:{short}"));
         }
@@ -159,6 +166,16 @@ impl Counts {
         let names = names_store(text) || !name.ends_with("/tests.rs") && writes_store_scheme(text);
         if names && !STORE_PLACES.iter().any(|place| name.starts_with(place)) {
             self.store_files.push(name.to_owned());
+        }
+    }
+
+    fn add_types(&mut self, name: &str, package: &str, text: &str) {
+        for (at, line) in text.lines().enumerate() {
+            if let Some(defined) = type_name(line) {
+                let key = (package.to_owned(), defined.to_owned());
+                *self.type_definitions.entry(key.clone()).or_default() += 1;
+                self.types.entry(key).or_default().insert(format!("{name}:{}", at + 1));
+            }
         }
     }
 
@@ -181,7 +198,10 @@ impl Counts {
                 grouped(self.acquire_loops.len() as u64),
             ),
             ("simulators: crates that contain one, expected 1", grouped(self.simulators.len() as u64)),
-            ("type names defined twice in a crate", grouped(self.doubled_types().len() as u64)),
+            (
+                "type names defined twice in a crate, xtask included",
+                grouped(self.doubled_types().len() as u64),
+            ),
             (
                 "definitions of such types",
                 grouped(self.type_definitions.values().filter(|count| **count > 1).sum()),
@@ -340,5 +360,21 @@ mod tests {
         );
         assert_eq!(counts.doubled_types(), ["cli: Line ×2"]);
         assert_eq!(counts.constants.len(), 1);
+    }
+
+    #[test]
+    fn xtask_counts_for_the_names_of_types_only() {
+        let folder = Scratch::new("counts-test").unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("crates/cli/src/a.rs", "struct Args;\n");
+        write("xtask/src/b.rs", "struct Args;\n");
+        write("xtask/src/c/d.rs", "pub(crate) struct Args;\nstruct Bug;\n");
+        let counts = Counts::of(folder.path()).unwrap();
+        assert_eq!(counts.doubled_types(), ["xtask: Args ×2"]);
+        assert_eq!((counts.files, counts.lines), (1, 1));
     }
 }

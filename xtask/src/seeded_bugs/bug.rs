@@ -17,7 +17,7 @@ pub(crate) struct Bug {
     pub(crate) number: String,
     pub(crate) title: String,
     /// The layers that must catch it.
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) layers: Vec<BugLayer>,
     /// The crates that it changes: folders in crates/.
     pub(crate) crates: Vec<String>,
     pub(crate) path: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Bug {
 
 /// Tests that must catch a bug.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Layer {
+pub(crate) struct BugLayer {
     pub(crate) name: String,
     pub(crate) command: String,
 }
@@ -57,7 +57,7 @@ impl Bug {
                 command.starts_with("cargo nextest run ") || command.contains(" cargo nextest run "),
                 "not run by nextest: {command}"
             );
-            Ok(Layer { name: name.to_owned(), command: command.to_owned() })
+            Ok(BugLayer { name: name.to_owned(), command: command.to_owned() })
         };
         let layers: Vec<_> = field("Layer").map(layer).collect::<anyhow::Result<_>>()?;
         ensure!(!layers.is_empty(), "it names no layer that must catch it");

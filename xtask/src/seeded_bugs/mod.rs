@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
-use self::bug::{Bug, Layer};
-use crate::process::{self, Ended, capture_all};
+use self::bug::{Bug, BugLayer};
+use crate::process::{self, CommandResult, capture_all};
 use crate::sample::sample;
 use crate::test_copy::{SHARED_FEATURES, TestCopy};
 
@@ -20,7 +20,7 @@ use crate::test_copy::{SHARED_FEATURES, TestCopy};
 #[command(
     about = "Put known mistakes back into the code, one at a time, and check that the tests catch them"
 )]
-pub(crate) struct Args {
+pub(crate) struct SeededBugsArgs {
     /// The bugs to try, by number
     numbers: Vec<String>,
     /// Try every bug
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 
 /// How many bugs were tried and caught.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct BugTotals {
     pub(crate) tried: u64,
     /// Caught by every layer that is named for them.
     pub(crate) caught: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Outcome {
     pub(crate) catches: u64,
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
+pub(crate) fn main(args: &SeededBugsArgs) -> anyhow::Result<bool> {
     let bugs = bug::read_all()?;
     if args.check {
         return check(&bugs);
@@ -78,7 +78,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<bool> {
 }
 
 /// Every bug, and docs/proof/seeded-bugs.md.
-pub(crate) fn run_all_and_write() -> anyhow::Result<Outcome> {
+pub(crate) fn run_all_and_write() -> anyhow::Result<BugTotals> {
     run(&TestCopy::new("seeded-bugs")?, &bug::read_all()?.iter().collect::<Vec<_>>(), false, true)
 }
 
@@ -124,13 +124,13 @@ fn check(bugs: &[Bug]) -> anyhow::Result<bool> {
 #[derive(Debug)]
 struct Row<'a> {
     bug: &'a Bug,
-    layer: &'a Layer,
+    layer: &'a BugLayer,
     /// The tests that failed; none if the layer did not catch the bug.
     failed: Vec<String>,
 }
 
-fn run(copy: &TestCopy, bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome { tried: 0, caught: 0, catches: 0 };
+fn run(copy: &TestCopy, bugs: &[&Bug], skip_baseline: bool, write: bool) -> anyhow::Result<BugTotals> {
+    let mut outcome = BugTotals { tried: 0, caught: 0, catches: 0 };
     let mut rows = Vec::new();
     let mut seen_to_pass = HashSet::new();
     let mut bugs = bugs.to_vec();
@@ -200,7 +200,7 @@ fn targets_of_all(commands: &[&str]) -> Option<String> {
 }
 
 /// A test that fails without the bug would prove nothing.
-fn check_baseline(copy: &TestCopy, layer: &Layer) -> anyhow::Result<()> {
+fn check_baseline(copy: &TestCopy, layer: &BugLayer) -> anyhow::Result<()> {
     // A second try, because tests of real servers may fail once on a machine that is busy.
     let mut ended = run_layer(copy, layer, "")?;
     if !ended.success() {
@@ -217,7 +217,7 @@ fn check_baseline(copy: &TestCopy, layer: &Layer) -> anyhow::Result<()> {
 }
 
 /// The tests that fail with the bug in place: every one, or those until nextest stops after the first.
-fn try_layer(copy: &TestCopy, layer: &Layer, every_failure: bool) -> anyhow::Result<Vec<String>> {
+fn try_layer(copy: &TestCopy, layer: &BugLayer, every_failure: bool) -> anyhow::Result<Vec<String>> {
     let flags = if every_failure { "" } else { "--fail-fast" };
     let mut ended = run_layer(copy, layer, flags)?;
     // Layers that draw random inputs may need a second draw.
@@ -237,7 +237,7 @@ fn try_layer(copy: &TestCopy, layer: &Layer, every_failure: bool) -> anyhow::Res
     Ok(Vec::new())
 }
 
-fn run_layer(copy: &TestCopy, layer: &Layer, flags: &str) -> anyhow::Result<Ended> {
+fn run_layer(copy: &TestCopy, layer: &BugLayer, flags: &str) -> anyhow::Result<CommandResult> {
     let start = format!("cargo nextest run {SHARED_FEATURES} {flags}");
     let line = layer.command.replacen("cargo nextest run", &start, 1);
     capture_all(&mut nextest(copy, &line))

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use anyhow::Context;
 
-use super::{Outcome, Row, bug};
+use super::{BugTotals, Row, bug};
 
 const PATH: &str = "docs/proof/seeded-bugs.md";
 
-pub(crate) fn write(rows: &[Row<'_>], outcome: &Outcome) -> anyhow::Result<()> {
+pub(crate) fn write(rows: &[Row<'_>], outcome: &BugTotals) -> anyhow::Result<()> {
     let waiting = bug::read_waiting()?;
     let mut out = String::from(HEAD);
     writeln!(

@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::LayerSettings;
 use super::layers::WithOrigin;
-use super::restricted::Foreign;
+use super::restricted::ForeignWriter;
 
 // A larger file is no configuration file; the path is probably wrong.
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
@@ -48,11 +48,11 @@ impl FileOwner {
     }
 
     /// Why another user could have written the file; `None` if only this user and root can.
-    pub(super) fn foreign_writer(self) -> Option<Foreign> {
+    pub(super) fn foreign_writer(self) -> Option<ForeignWriter> {
         if self.uid != 0 && self.uid != rustix::process::geteuid().as_raw() {
-            Some(Foreign::Owner)
+            Some(ForeignWriter::Owner)
         } else if self.mode & 0o022 != 0 {
-            Some(Foreign::Mode)
+            Some(ForeignWriter::Mode)
         } else {
             None
         }

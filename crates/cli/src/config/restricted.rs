@@ -40,12 +40,12 @@ pub(crate) enum DistrustReason {
     /// The folder's file, and it was trusted with other content.
     Changed,
     /// The user's or the system's file, and another user could have written it.
-    ForeignWriter(Foreign),
+    ForeignWriter(ForeignWriter),
 }
 
 /// Why another user could have written a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Foreign {
+pub(crate) enum ForeignWriter {
     /// It is neither the user's nor root's.
     Owner,
     /// Its group or others may write it. A group of the user alone is no exception: members can be added to it.
@@ -61,8 +61,8 @@ impl DistrustReason {
         match self {
             Self::NotTrusted => "is not trusted",
             Self::Changed => "was changed since it was trusted",
-            Self::ForeignWriter(Foreign::Owner) => "belongs to another user",
-            Self::ForeignWriter(Foreign::Mode) => "can be written by its group or by other users",
+            Self::ForeignWriter(ForeignWriter::Owner) => "belongs to another user",
+            Self::ForeignWriter(ForeignWriter::Mode) => "can be written by its group or by other users",
         }
     }
 }
@@ -81,16 +81,16 @@ impl IgnoredSetting {
                 format!("leasehold config trust {quoted}")
             }
             // Not `chown` to the user: the system's file is root's, and another user's file is read by its owner too.
-            DistrustReason::ForeignWriter(Foreign::Owner) if is_system_file(&file) => {
+            DistrustReason::ForeignWriter(ForeignWriter::Owner) if is_system_file(&file) => {
                 format!("sudo chown root {quoted} && sudo chmod go-w {quoted}")
             }
-            DistrustReason::ForeignWriter(Foreign::Mode) if is_system_file(&file) => {
+            DistrustReason::ForeignWriter(ForeignWriter::Mode) if is_system_file(&file) => {
                 format!("sudo chmod go-w {quoted}")
             }
-            DistrustReason::ForeignWriter(Foreign::Owner) => {
+            DistrustReason::ForeignWriter(ForeignWriter::Owner) => {
                 format!("sudo chown \"$(id -u)\" {quoted} && chmod go-w {quoted}")
             }
-            DistrustReason::ForeignWriter(Foreign::Mode) => format!("chmod go-w {quoted}"),
+            DistrustReason::ForeignWriter(ForeignWriter::Mode) => format!("chmod go-w {quoted}"),
         }
     }
 }
@@ -172,11 +172,11 @@ mod tests {
         };
         let system = "/etc/leasehold/config.toml";
         assert_eq!(
-            remedy(system, Foreign::Owner),
+            remedy(system, ForeignWriter::Owner),
             format!("sudo chown root {system} && sudo chmod go-w {system}")
         );
-        assert_eq!(remedy(system, Foreign::Mode), format!("sudo chmod go-w {system}"));
-        assert_eq!(remedy("/home/a b/c", Foreign::Mode), "chmod go-w '/home/a b/c'");
-        assert!(remedy("/home/me/c", Foreign::Owner).starts_with("sudo chown \"$(id -u)\" /home/me/c"));
+        assert_eq!(remedy(system, ForeignWriter::Mode), format!("sudo chmod go-w {system}"));
+        assert_eq!(remedy("/home/a b/c", ForeignWriter::Mode), "chmod go-w '/home/a b/c'");
+        assert!(remedy("/home/me/c", ForeignWriter::Owner).starts_with("sudo chown \"$(id -u)\" /home/me/c"));
     }
 }

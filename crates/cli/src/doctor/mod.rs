@@ -74,7 +74,9 @@ pub(crate) fn main(settings: &Settings, args: &DoctorArgs) -> anyhow::Result<boo
     if !args.look_only && !fatal && !missing {
         match StoreSession::open_url(url.clone(), settings) {
             Ok(session) => {
-                found.findings.extend(session.block_on(trial::run_trial(&session.store, session.timeout)))
+                let advice = url.info().rights_advice;
+                let failed = session.block_on(trial::run_trial(&session.store, advice, session.timeout));
+                found.findings.extend(failed);
             }
             Err(error) => found.add_finding(Finding::breaks(
                 "store.open",

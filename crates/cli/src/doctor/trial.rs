@@ -1,7 +1,7 @@
 //! A lock's whole life cycle on a name of its own: checks that the user has every right that is needed.
 //!
 //! One token acquires, another waits; the lease is renewed, inspected, listed, released, handed over and
-//! undone. Each step that fails is reported. Whatever is left over expires within seconds.
+//! undone. The first step that fails is reported. A lease that is left over expires within seconds.
 
 use std::time::Duration;
 
@@ -17,26 +17,50 @@ use leasehold_core::rng::{OsRandom, RandomExt};
 // Short, so that a trial that is interrupted leaves nothing behind for long.
 const TRIAL_TTL: Duration = Duration::from_secs(10);
 
-/// Runs the life cycle and returns what failed.
-pub(super) async fn run_trial(store: &SharedStore, within: Duration) -> Vec<Finding> {
+// The step that a user may be denied although locks work.
+const LIST_STEP: &str = "list locks";
+
+// Advice for a store that has none of its own.
+const DEFAULT_RIGHTS_ADVICE: &str = "give this user every right on the store";
+
+/// Runs the life cycle and returns what failed. `rights_advice`: the store's, for a missing right.
+pub(super) async fn run_trial(
+    store: &SharedStore,
+    rights_advice: &'static str,
+    within: Duration,
+) -> Vec<Finding> {
+    let advice = if rights_advice.is_empty() { DEFAULT_RIGHTS_ADVICE } else { rights_advice };
     match try_life_cycle(store, within).await {
         Ok(true) => Vec::new(),
         Ok(false) => vec![Finding::risk(
             "store.queue",
             "waiters are not registered: they only poll, and are served in no order",
-            "give the user every right of the ACL line in docs/stores/redis.md, and let it subscribe",
+            advice,
         )],
-        Err((step, failure)) => vec![to_finding(step, &failure)],
+        Err(TrialError::Contract(why)) => vec![Finding::breaks(
+            "store.trial",
+            format!("the store does not do what a lock needs: {why}"),
+            "please report it, with the version of the store",
+        )],
+        Err(TrialError::Call(step, failure)) => vec![to_finding(step, &failure, advice)],
     }
 }
 
-type TrialResult<T> = Result<T, (&'static str, StoreError)>;
+enum TrialError {
+    /// A response that the contract of stores excludes.
+    Contract(String),
+    /// A step, and the error of its call.
+    Call(&'static str, StoreError),
+}
+
+type TrialResult<T> = Result<T, TrialError>;
+
+fn contract_error(why: &str) -> TrialError {
+    TrialError::Contract(why.to_owned())
+}
 
 async fn try_life_cycle(store: &SharedStore, within: Duration) -> TrialResult<bool> {
-    let odd = |why: &str| ("store.trial", StoreError::not_done(StoreErrorKind::Corrupt, why));
-    let invalid = |error: leasehold::InvalidInput| {
-        ("store.trial", StoreError::not_done(StoreErrorKind::Corrupt, error.to_string()))
-    };
+    let invalid = |error: leasehold::InvalidInput| contract_error(&error.to_string());
     let holder = Holder::new("leasehold-doctor").map_err(invalid)?;
     // A random name cannot collide with a user's lock.
     let name = Name::new(&format!("leasehold-doctor:{:032x}", OsRandom.wide())).map_err(invalid)?;
@@ -46,9 +70,9 @@ async fn try_life_cycle(store: &SharedStore, within: Duration) -> TrialResult<bo
     let ttl = Ttl::new(TRIAL_TTL).map_err(invalid)?.max(can.min_ttl);
 
     let request = AcquireRequest::new(name.clone(), first.clone(), ttl);
-    let granted = trial_call("take a lock", within, store.acquire(&request, within)).await?;
+    let granted = trial_call("acquire a lock", within, store.acquire(&request, within)).await?;
     let AcquireResponse::Granted(grant) = granted else {
-        return Err(odd("an unused name was not granted"));
+        return Err(contract_error("an unused name was not granted"));
     };
     let outcome =
         try_contended_part(store, within, &name, (&first, &second), grant.fence, ttl, can.queue, can.list)
@@ -56,9 +80,9 @@ async fn try_life_cycle(store: &SharedStore, within: Duration) -> TrialResult<bo
     // Undo both tokens on every path, so that no lease is left behind.
     for token in [first, second] {
         let undo = ReleaseRequest::undo(name.clone(), token);
-        let given = trial_call("take a lock back", within, store.release(&undo, within)).await;
+        let undone = trial_call("undo an acquire", within, store.release(&undo, within)).await;
         if outcome.is_ok() {
-            given?;
+            undone?;
         }
     }
     outcome
@@ -66,7 +90,7 @@ async fn try_life_cycle(store: &SharedStore, within: Duration) -> TrialResult<bo
 
 #[allow(
     clippy::too_many_arguments,
-    reason = "one straight line of steps, cut in two so that the end always comes"
+    reason = "one sequence of steps, in two functions so that the undo always runs"
 )]
 async fn try_contended_part(
     store: &SharedStore,
@@ -78,14 +102,13 @@ async fn try_contended_part(
     queue: bool,
     list: bool,
 ) -> TrialResult<bool> {
-    let odd = |why: &str| ("store.trial", StoreError::not_done(StoreErrorKind::Corrupt, why));
     // Some stores queue a waiter only while it is subscribed.
     let _listener = store.listen(name, second);
     let mut wait = AcquireRequest::new(name.clone(), second.clone(), ttl);
     wait.queue = queue.then_some(TRIAL_TTL);
     let queued = match trial_call("wait for a lock", within, store.acquire(&wait, within)).await? {
         AcquireResponse::Busy(busy) => busy.queued || !queue,
-        _ => return Err(odd("a held lock was granted to a second client as well")),
+        _ => return Err(contract_error("a held lock was granted to a second client as well")),
     };
     let batch = [RenewRequest::new(name, first.clone(), fence, ttl)];
     let renewing = async {
@@ -93,25 +116,27 @@ async fn try_contended_part(
         answer.unwrap_or_else(|| Err(StoreError::unknown(StoreErrorKind::Corrupt, "no answer")))
     };
     if trial_call("renew a lock", within, renewing).await? == RenewResponse::NotOwned {
-        return Err(odd("a lock that is held could not be renewed"));
+        return Err(contract_error("a held lock could not be renewed"));
     }
-    if trial_call("look at a lock", within, store.inspect(name, within)).await?.leases.is_empty() {
-        return Err(odd("a lock that is held is not shown"));
+    if trial_call("inspect a lock", within, store.inspect(name, within)).await?.leases.is_empty() {
+        return Err(contract_error("a held lock is not shown"));
     }
     if list {
-        trial_call("list locks", within, store.list("leasehold-doctor:", 10, within)).await?;
+        trial_call(LIST_STEP, within, store.list("leasehold-doctor:", 10, within)).await?;
     }
     let request = ReleaseRequest::by_owner(name.clone(), first.clone());
-    if trial_call("give a lock back", within, store.release(&request, within)).await?
+    if trial_call("release a lock", within, store.release(&request, within)).await?
         == ReleaseResponse::NotOwned
     {
-        return Err(odd("a lock that is held could not be given back"));
+        return Err(contract_error("a held lock could not be released"));
     }
     let again = AcquireRequest::new(name.clone(), second.clone(), ttl);
-    match trial_call("hand a lock over", within, store.acquire(&again, within)).await? {
+    match trial_call("hand over a lock", within, store.acquire(&again, within)).await? {
         AcquireResponse::Granted(next) if next.fence > fence => Ok(queued),
-        AcquireResponse::Granted(_) => Err(odd("a fence did not grow")),
-        _ => Err(odd("a lock that was given back was not granted to the one who waited")),
+        AcquireResponse::Granted(_) => {
+            Err(contract_error("the fence did not grow from one holder to the next"))
+        }
+        _ => Err(contract_error("a released lock was not granted to its waiter")),
     }
 }
 
@@ -121,31 +146,48 @@ async fn trial_call<T>(
     work: impl Future<Output = Result<T, StoreError>>,
 ) -> TrialResult<T> {
     let answer = bounded_call(&BootClock, within, work).await;
-    answer.map_err(|failure| (what, failure))
+    answer.map_err(|failure| TrialError::Call(what, failure))
 }
 
-fn to_finding(step: &'static str, failure: &StoreError) -> Finding {
+fn to_finding(step: &'static str, failure: &StoreError, rights_advice: &str) -> Finding {
     let why = failure.message();
     match (step, failure.kind) {
-        ("store.trial", _) => Finding::breaks(
-            "store.trial",
-            format!("the store does not do what a lock needs: {why}"),
-            "please report it, with the version of the store",
-        ),
-        ("list locks", StoreErrorKind::Denied) => Finding::risk(
+        (LIST_STEP, StoreErrorKind::Denied) => Finding::risk(
             "store.permission",
-            format!("this user may not list locks: {why}"),
-            "give it +scan if people should see who holds what; locks work without",
+            format!("this user may not {LIST_STEP}: {why}"),
+            format!("locks work without; for `list` and `top`: {rights_advice}"),
         ),
-        (_, StoreErrorKind::Denied) => Finding::breaks(
-            "store.permission",
-            format!("this user may not {step}: {why}"),
-            "give it the rights of the ACL line in docs/stores/redis.md",
-        ),
+        (_, StoreErrorKind::Denied) => {
+            Finding::breaks("store.permission", format!("this user may not {step}: {why}"), rights_advice)
+        }
         _ => Finding::breaks(
             "store.trial",
             format!("cannot {step}: {}: {why}", failure.kind),
             "fix that error: until then locks are unsafe or cannot be acquired",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::StoreUrl;
+
+    use super::*;
+
+    #[test]
+    fn the_advice_for_a_missing_right_is_that_of_the_store() {
+        let denied = StoreError::not_done(StoreErrorKind::Denied, "no");
+        for (url, advice) in [
+            ("redis://h", "ACL line in docs/stores/redis.md"),
+            ("sqlite:/x", "read and write the file"),
+            ("http://h:1", "a grant of `hold`"),
+        ] {
+            let rights_advice = StoreUrl::parse(url).unwrap().info().rights_advice;
+            for step in ["acquire a lock", LIST_STEP] {
+                let finding = to_finding(step, &denied, rights_advice);
+                assert_eq!(finding.code, "store.permission", "{url} {step}");
+                assert!(finding.advice.contains(advice), "{url} {step}: {}", finding.advice);
+            }
+        }
     }
 }

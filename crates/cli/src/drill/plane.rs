@@ -46,7 +46,7 @@ pub(crate) struct PlaneDrillArgs {
     /// What is done to the replicas in turn
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [FaultArg::Kill, FaultArg::Stop, FaultArg::Term])]
     faults: Vec<FaultArg>,
-    /// The lock store is down for this long, once: locks on Redis, jobs on SQLite
+    /// The lock store is down for this long, once; if the kind of --on cannot be stopped, locks are on one that can
     #[arg(long, value_name = "DURATION", value_parser = crate::span::parse)]
     outage: Option<Duration>,
     /// What a busy machine may add to a takeover before it counts as late

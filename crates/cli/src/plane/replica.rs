@@ -110,7 +110,7 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
             Some(id) => Some(Holder::new(&format!("{id}:{}", std::process::id())).context("--id")?),
             None => None,
         };
-        let observers: Vec<Arc<dyn PlaneObserver>> = if args.notes { vec![Arc::new(NotePrinter)] } else { Vec::new() };
+        let observers: Vec<Arc<dyn PlaneObserver>> = if args.notes { vec![Arc::new(PlaneEventPrinter)] } else { Vec::new() };
         let opened = args.plane.open_with_metrics(settings, args.settings(), holder, observers);
         let (plane, numbers) = opened.await?;
         let scraped = match args.metrics_listen {
@@ -118,9 +118,9 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
             None => None,
         };
         let works = Executors::default().exec(Some(command_executor(&args.pass_env)));
-        print_message(&format!("replica {} is at work", plane.locks().holder()));
+        print_message(&format!("replica {} is running", plane.locks().holder()));
         if let Some(scrape) = scraped {
-            print_message(&format!("its numbers are at http://{}/metrics", scrape.address()));
+            print_message(&format!("metrics: http://{}/metrics", scrape.address()));
             // Metrics are served until exit, so that draining can be observed too.
             tokio::spawn(scrape.run(std::future::pending()));
         }
@@ -129,27 +129,27 @@ pub(crate) fn main(settings: &Settings, args: &ReplicaArgs) -> anyhow::Result<bo
             done = tokio::signal::ctrl_c() => done?,
             _ = term.recv() => {}
         }
-        print_message("stopping: no new work is taken");
+        print_message("stopping: no new work is accepted");
         let stopped = tokio::select! {
             stopped = replica.stop(args.drain) => stopped,
-            _ = term.recv() => anyhow::bail!("asked twice to stop: other replicas take over the work in progress"),
-            _ = tokio::signal::ctrl_c() => anyhow::bail!("asked twice to stop: other replicas take over the work in progress"),
+            _ = term.recv() => anyhow::bail!("stopped by a second signal: other replicas take over the work in progress"),
+            _ = tokio::signal::ctrl_c() => anyhow::bail!("stopped by a second signal: other replicas take over the work in progress"),
         };
         if !stopped.drained {
-            print_message("not everything was done in time: another replica takes it over");
+            print_message("some work did not end in time: other replicas take it over");
         }
         Ok(true)
     })
 }
 
-/// Prints notes as JSON lines, for scripts and drills.
+/// Prints events as JSON lines, for scripts and drills.
 #[derive(Debug)]
-struct NotePrinter;
+struct PlaneEventPrinter;
 
-impl PlaneObserver for NotePrinter {
-    fn on_event(&self, note: &PlaneEvent) {
-        let (metric, label) = note.metric();
-        let line = json!({"metric": metric, "label": label, "note": format!("{note:?}")});
+impl PlaneObserver for PlaneEventPrinter {
+    fn on_plane_event(&self, event: &PlaneEvent) {
+        let (metric, label) = event.metric();
+        let line = json!({"metric": metric, "label": label, "note": format!("{event:?}")});
         // A closed pipe must not stop the replica.
         let _ = writeln!(crate::output::stdout(), "{line}");
     }

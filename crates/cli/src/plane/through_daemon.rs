@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use leasehold::StoreUrl;
 use leasehold::clock::{BootClock, Clock, run_until};
-use leasehold::http::wire::Problem;
+use leasehold::http::wire::{ErrorCode, Problem};
 use leasehold::http::{ApiRequest, DaemonClient};
 use leasehold::policy::duration::human;
 use leasehold::store::{StoreError, StoreErrorKind};
@@ -95,8 +95,8 @@ impl DaemonPlane {
             let grant = leasehold_server::required_grant(request.method(), &path, request.body());
             grant.unwrap_or_else(|| "admin:*".to_owned())
         };
-        RequestError::Failed(match (problem.status, problem.code.as_str()) {
-            (_, "no_plane") => anyhow!(
+        RequestError::Failed(match (problem.status, problem.error_code()) {
+            (_, Some(ErrorCode::NoPlane)) => anyhow!(
                 "cannot {action}: the daemon at {url} serves no control plane\n\
                  start it as `leasehold serve --plane` (or `leasehold dev`), or name the store of the jobs with --store"
             ),
@@ -109,8 +109,8 @@ impl DaemonPlane {
                      add ?token_file=FILE to the URL"
                 )
             }
-            (403, code @ "self_approval") => {
-                return RequestError::Refused { code: code.to_owned(), detail };
+            (403, Some(ErrorCode::SelfApproval)) => {
+                return RequestError::Refused { code: problem.code.clone(), detail };
             }
             (403, _) => {
                 let grant = grant();
@@ -122,11 +122,19 @@ impl DaemonPlane {
                 )
             }
             // A limit of the daemon and no refusal of this request: exit code 2 instead of 1.
-            (_, "rate_limited" | "too_many_bodies" | "too_many_responses" | "too_many_waiters") => {
+            (
+                _,
+                Some(
+                    ErrorCode::RateLimited
+                    | ErrorCode::TooManyBodies
+                    | ErrorCode::TooManyResponses
+                    | ErrorCode::TooManyWaiters,
+                ),
+            ) => {
                 anyhow!("cannot {action}: the daemon at {url} refuses: {detail}")
             }
-            (status, code) if is_refusal(status) => {
-                return RequestError::Refused { code: code.to_owned(), detail };
+            (status, _) if is_refusal(status) => {
+                return RequestError::Refused { code: problem.code.clone(), detail };
             }
             // The detail is the same text as the local check of the input.
             (400 | 413 | 422, _) => anyhow!("{detail}"),

@@ -7,7 +7,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use leasehold::{Hold, ReleaseOutcome, StoreUrl};
-use leasehold_supervise::{CommandEnd, CommandSpec, Controls, HeldCommand, Prepared, Streams, was_stopped};
+use leasehold_supervise::{
+    CommandEnd, CommandSpec, Controls, HeldCommand, PrepareOutcome, Streams, was_stopped,
+};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::event_printer::EventPrinter;
@@ -60,8 +62,8 @@ async fn start_and_watch(
         sole: true,
     };
     let held = match HeldCommand::prepare(&spec, hold, []).await? {
-        Prepared::Held(held) => held,
-        Prepared::Late(end) => return Ok(end),
+        PrepareOutcome::Held(held) => held,
+        PrepareOutcome::Late(end) => return Ok(end),
     };
     let mut terminal = Terminal::if_foreground();
     if let Some(terminal) = &terminal {

@@ -195,7 +195,7 @@ fn missing_rights_are_named() {
     let timeless = user(&["+time"]);
     assert_eq!(timeless.code, 1);
     timeless.assert_finding("redis.permission", "may not run TIME", "+time");
-    for (right, cannot) in [("+pttl", "wait for a lock"), ("+incr", "take a lock")] {
+    for (right, cannot) in [("+pttl", "wait for a lock"), ("+incr", "acquire a lock")] {
         let unable = user(&[right]);
         assert_eq!(unable.code, 1, "{}", unable.all);
         unable.assert_finding("store.permission", &format!("this user may not {cannot}"), "ACL line");

@@ -119,7 +119,9 @@ fn json_output_matches_its_schema() {
     for line in stdout_of(&fixture.run(&["list", "-o", "jsonl"])).lines() {
         parse_valid("lease", line);
     }
-    parse_valid("store-info", &stdout_of(&fixture.run(&["store", "info", "-o", "json"])));
+    let info = parse_valid("store-info", &stdout_of(&fixture.run(&["store", "info", "-o", "json"])));
+    assert_eq!(info["times"]["claim_ttl_ms"], 500);
+    assert_eq!(info["times"]["min_ttl_ms"], 100);
     let policies = parse_valid("policy", &stdout_of(&fixture.run(&["policy", "show", "-o", "json"])));
     assert_eq!(policies["classes"].as_array().unwrap().len(), 7);
 }

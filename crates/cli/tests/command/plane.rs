@@ -31,7 +31,7 @@ fn replica(fixture: &Fixture, id: &str) -> RunningProcess {
     fixture.write("policy.toml", POLICY);
     let words = ["--policies", "policy.toml", "plane", "replica", "--poll", "400ms", "--visible", "2s"];
     let running = fixture.start(&[&words[..], &["--id", id]].concat());
-    running.wait_for_stderr("is at work");
+    running.wait_for_stderr("is running");
     running
 }
 
@@ -206,7 +206,7 @@ fn curl(url: &str, more: &[&str]) -> String {
 fn a_replica_counts_once_and_serves_metrics_on_localhost_only() {
     let fixture = Fixture::sqlite();
     let running = fixture.start(&["plane", "replica", "--metrics-listen", "127.0.0.1:0"]);
-    running.wait_for_stderr("is at work");
+    running.wait_for_stderr("is running");
     running.wait_for_stderr("/metrics");
     let told = running.stderr();
     let url = told.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
@@ -320,7 +320,7 @@ fn finding_16_commands_get_the_variables_that_the_replica_passes() {
     let replica = fixture.start_with(&words, |command| {
         command.env("REGION", "eu").env("ZONE", "b").env("DATABASE_PASSWORD", "hunter2");
     });
-    replica.wait_for_stderr("is at work");
+    replica.wait_for_stderr("is running");
     submit(&fixture, &["--id", "env", "--", "sh", "-c", "env > seen.tmp; mv seen.tmp seen"]);
     eventually("the command", || fixture.path("seen").exists());
     let seen = fixture.read("seen");

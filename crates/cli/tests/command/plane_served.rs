@@ -113,20 +113,20 @@ fn dev_serves_the_whole_plane() {
     let fixture = Fixture::sqlite();
     let (mut dev, daemon) = DaemonClient::start(&fixture, &["dev", "--listen", "127.0.0.1:0"]);
 
-    // Ten people approve at once: one decides, the others learn the decision.
+    // Ten approvers decide at once: one decision counts, the others learn it.
     daemon.submit_command("asked", "echo approved", json!({"requires_approval": true}));
     let asked = daemon.get("/v1/approvals")["approvals"][0].clone();
     assert_eq!(asked["id"], "asked");
-    let people: Vec<_> = (0..10)
+    let approvers: Vec<_> = (0..10)
         .map(|number| {
             let daemon = daemon.clone();
             let yes = json!({
-                "by": format!("person-{number}"), "reason": "seen", "snapshot": asked["snapshot"],
+                "by": format!("approver-{number}"), "reason": "seen", "snapshot": asked["snapshot"],
             });
             thread::spawn(move || daemon.post("/v1/approvals/asked/approve", &yes))
         })
         .collect();
-    let answers: Vec<_> = people.into_iter().map(|person| person.join().unwrap()).collect();
+    let answers: Vec<_> = approvers.into_iter().map(|approver| approver.join().unwrap()).collect();
     let (won, lost): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!((won.len(), lost.len()), (1, 9));
     let decider = won[0].json()["decision"]["by"].clone();
@@ -257,7 +257,7 @@ fn serve_uses_another_plane_store_and_enforces_admission() {
     let (mut serve, daemon) = DaemonClient::start(&fixture, &words);
     let words = ["--policies", "policy.toml", "plane", "replica", "--plane-store", &kept, "--poll", "400ms"];
     let replica = fixture.start(&words);
-    replica.wait_for_stderr("is at work");
+    replica.wait_for_stderr("is running");
     daemon.submit_command("first", "echo x >> first", json!({}));
     daemon.watch("/v1/jobs/first", "SUCCEEDED");
     assert!(fixture.path("elsewhere.plane.db").exists() && !fixture.path("locks.plane.db").exists());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::driver::{AcquireDriver, AcquireHooks, CallAdmission, DriverIo, Stopped};
+use super::driver::{AcquireDriver, AcquireHooks, AcquireStopped, CallAdmission, DriverIo};
 use super::gate_entry::{GateEntry, unavailable_error};
 use super::machine::{AcquireOutcome, AcquireStep};
 use super::wait_observation::WaitObservation;
@@ -176,7 +176,7 @@ impl ClientAcquire {
         match self.driver.run().await {
             Ok(outcome) => self.end(outcome),
             // The client's hooks never stop an acquire: a shutdown drops it instead.
-            Err(Stopped) => Err(Error::Closed),
+            Err(AcquireStopped) => Err(Error::Closed),
         }
     }
 

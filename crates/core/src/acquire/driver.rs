@@ -97,7 +97,7 @@ impl AcquireHooks for NoHooks {
 
 /// [`AcquireHooks::stopped`] completed before the acquire ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stopped;
+pub struct AcquireStopped;
 
 /// One acquire in progress. Its future can be dropped at any point; [`Self::needs_undo`] then tells
 /// whether something may be left in the store.
@@ -130,7 +130,7 @@ impl<H: AcquireHooks> AcquireDriver<H> {
     ///
     /// # Errors
     /// The hooks stopped a sleep.
-    pub async fn run(&mut self) -> Result<AcquireOutcome, Stopped> {
+    pub async fn run(&mut self) -> Result<AcquireOutcome, AcquireStopped> {
         let mut step = self.machine.next_request(self.now());
         loop {
             step = match step {
@@ -138,7 +138,7 @@ impl<H: AcquireHooks> AcquireDriver<H> {
                 AcquireStep::Sleep { until } => {
                     tokio::select! {
                         biased;
-                        () = self.hooks.stopped() => return Err(Stopped),
+                        () = self.hooks.stopped() => return Err(AcquireStopped),
                         () = wake_up(self.listener.as_deref()) => {}
                         () = self.io.clock.sleep_until(until) => {}
                     }

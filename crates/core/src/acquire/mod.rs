@@ -8,6 +8,6 @@ mod release_driver;
 mod wait_observation;
 
 pub(crate) use client_acquire::acquire;
-pub use driver::{AcquireDriver, AcquireHooks, CallAdmission, DriverIo, NoHooks, Stopped};
+pub use driver::{AcquireDriver, AcquireHooks, AcquireStopped, CallAdmission, DriverIo, NoHooks};
 pub use machine::{AcquireMachine, AcquireOutcome, AcquireStep, MAX_POLL_INTERVAL, WAITER_REGISTRATION_TTL};
 pub use release_driver::ReleaseDriver;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
+use super::{CAPABILITIES, MemoryStore};
 use crate::clock::BootClock;
 use crate::store::{
     Backend, BackendInfo, Examination, Finding, SharedStore, StoreError, StoreErrorKind, StoreLocation,
@@ -21,6 +21,7 @@ impl Backend for MemoryBackend {
         BackendInfo::new("memory", &["memory"], &["memory:"])
             .with_summary("this process's memory", "no other process; for tests and examples")
             .within_one_process()
+            .with_capabilities(CAPABILITIES)
     }
 
     fn parse(&self, url: &str) -> Result<Box<dyn StoreLocation>, StoreError> {

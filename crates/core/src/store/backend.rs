@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Examination, SharedStore, StoreError};
+use super::{Capabilities, Examination, SharedStore, StoreError};
 use crate::testbed::{SimProfile, TestbedFactory};
 
 /// What help texts and documentation say about a backend, and which URLs belong to it.
@@ -32,6 +32,10 @@ pub struct BackendInfo {
     pub one_process: bool,
     /// The subjects of [`StoreLocation::examine`], for the help of `leasehold doctor`; may be empty.
     pub examines: &'static str,
+    /// How a user is given the rights that locks need: advice of `leasehold doctor`; may be empty.
+    pub rights_advice: &'static str,
+    /// What every store of this kind can do. `None`: it depends on the store.
+    pub capabilities: Option<Capabilities>,
 }
 
 impl BackendInfo {
@@ -51,6 +55,8 @@ impl BackendInfo {
             shared_by: "",
             one_process: false,
             examines: "",
+            rights_advice: "",
+            capabilities: None,
         }
     }
 
@@ -80,6 +86,20 @@ impl BackendInfo {
     #[must_use]
     pub const fn with_examines(mut self, examines: &'static str) -> Self {
         self.examines = examines;
+        self
+    }
+
+    /// Sets the advice for a user who lacks a right.
+    #[must_use]
+    pub const fn with_rights_advice(mut self, rights_advice: &'static str) -> Self {
+        self.rights_advice = rights_advice;
+        self
+    }
+
+    /// Sets the capabilities that every store of this kind has.
+    #[must_use]
+    pub const fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = Some(capabilities);
         self
     }
 }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::acquire::{
-    AcquireDriver, AcquireHooks, AcquireOutcome, AcquireStep, CallAdmission, DriverIo, NoHooks, Stopped,
+    AcquireDriver, AcquireHooks, AcquireOutcome, AcquireStep, AcquireStopped, CallAdmission, DriverIo,
+    NoHooks,
 };
 use leasehold_core::adapter::{Fault, FaultyStore, StoreOp};
 use leasehold_core::clock::{Moment, RuntimeClock, run_until};
@@ -167,6 +168,6 @@ async fn a_stop_ends_a_sleep_but_not_a_call() {
     let mut granted = driver(&io, WAIT, stopped());
     assert!(matches!(granted.run().await, Ok(AcquireOutcome::Held { .. })));
     let mut waits = driver(&io, WAIT, stopped());
-    assert_eq!(waits.run().await, Err(Stopped));
+    assert_eq!(waits.run().await, Err(AcquireStopped));
     assert!(waits.needs_undo(), "it is registered as a waiter");
 }

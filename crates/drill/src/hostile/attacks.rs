@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use leasehold::http::wire::{ErrorCode, Problem};
 use leasehold_core::clock::{BootClock, ClockExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -224,12 +225,12 @@ impl Attack {
     }
 
     fn judge(self, response: &HttpsResponse) -> RequestEnd {
-        let text = String::from_utf8_lossy(&response.body);
-        match (self, response.status) {
-            (Self::Labels, 410) | (Self::History | Self::Probes, 200) => RequestEnd::Effective,
-            (Self::History, 503) if text.contains("overloaded") => RequestEnd::Bounded,
-            (Self::Probes, 429) if text.contains("rate_limited") => RequestEnd::Bounded,
-            (_, status) => RequestEnd::Failed(format!("status {status}")),
+        let code = serde_json::from_slice::<Problem>(&response.body).ok().and_then(|body| body.error_code());
+        match (self, response.status, code) {
+            (Self::Labels, 410, _) | (Self::History | Self::Probes, 200, _) => RequestEnd::Effective,
+            (Self::History, 503, Some(ErrorCode::Overloaded))
+            | (Self::Probes, 429, Some(ErrorCode::RateLimited)) => RequestEnd::Bounded,
+            (_, status, _) => RequestEnd::Failed(format!("status {status}")),
         }
     }
 
@@ -261,4 +262,28 @@ impl Attack {
 /// A renewal whose token names a class that no policy has.
 fn invented_renewal(number: usize) -> String {
     format!(r#"{{"token":"h|c{number}|{number:032x}","fence":"1","ttl_ms":1000}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_bound_that_an_attack_is_about_counts_as_bounded() {
+        let response = |status: u16, code: &str| HttpsResponse {
+            status,
+            body: format!(r#"{{"code":"{code}","detail":"overloaded rate_limited"}}"#).into_bytes(),
+        };
+        let end = |attack: Attack, status, code: ErrorCode| attack.judge(&response(status, code.as_str()));
+        assert_eq!(end(Attack::History, 503, ErrorCode::Overloaded), RequestEnd::Bounded);
+        assert_eq!(end(Attack::Probes, 429, ErrorCode::RateLimited), RequestEnd::Bounded);
+        for (attack, status, code) in [
+            (Attack::History, 503, ErrorCode::Stopping),
+            (Attack::Probes, 429, ErrorCode::QuotaReached),
+            (Attack::Probes, 503, ErrorCode::Overloaded),
+        ] {
+            let ended = end(attack, status, code);
+            assert!(matches!(ended, RequestEnd::Failed(_)), "{attack:?} {code:?}: {ended:?}");
+        }
+    }
 }

@@ -87,8 +87,8 @@ impl PlaneTestbed {
 
     /// The files with one writer at a time that the replicas share, with the name of their content.
     pub(super) fn single_writer_files(&self) -> Vec<(&'static str, PathBuf)> {
-        // The plane keeps its documents in a file beside the locks' file.
-        let jobs = self.jobs.single_writer_file().map(|path| ("jobs", path.with_extension("plane.db")));
+        let jobs = self.jobs.single_writer_file();
+        let jobs = jobs.map(|path| ("jobs", leasehold_plane::plane_file_path(&path)));
         let locks = self.locks.single_writer_file().map(|path| ("locks", path));
         jobs.into_iter().chain(locks).collect()
     }

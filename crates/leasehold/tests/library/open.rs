@@ -50,3 +50,17 @@ async fn a_bad_policy_file_opens_nothing() {
     assert!(message.contains("leasehold.toml:2"), "{message}");
     assert!(!db.exists());
 }
+
+#[tokio::test]
+async fn the_registry_tells_what_opened_stores_can_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("sqlite:{}", folder.path().join("locks.db").display());
+    // A server is connected to at the first request, so none has to run.
+    for url in ["memory:", &file, "redis://127.0.0.1:1"] {
+        let url = leasehold::StoreUrl::parse(url).unwrap();
+        assert_eq!(url.info().capabilities, Some(url.open().unwrap().capabilities()), "{url}");
+    }
+    // A daemon's depend on the store behind it.
+    let daemon = leasehold::StoreUrl::parse("http://127.0.0.1:1").unwrap();
+    assert_eq!(daemon.info().capabilities, None);
+}

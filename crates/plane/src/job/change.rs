@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::rng::{Random, RandomExt};
 use serde_json::{Value, json};
 
-use super::{ClaimSeal, Dead, Decision, Job, Outcome, Owner, Work};
+use super::{ClaimSeal, DeadLetter, Decision, Job, Outcome, Owner, Work};
 use crate::state::JobState;
 use crate::store::{Message, Queue};
 
@@ -250,7 +250,7 @@ impl Job {
     fn give_up(&self, state: JobState, reason: &str) -> JobChange {
         let mut change = JobChange::with_state(self, state, reason);
         change.job.dead =
-            Some(Dead { reason: reason.to_owned(), last_state: self.state, attempts: self.attempt });
+            Some(DeadLetter { reason: reason.to_owned(), last_state: self.state, attempts: self.attempt });
         change
     }
 }

@@ -72,7 +72,7 @@ pub struct Job {
     /// The outcome of the last attempt.
     pub outcome: Option<Outcome>,
     /// Set when the job was given up.
-    pub dead: Option<Dead>,
+    pub dead: Option<DeadLetter>,
     /// The workflow step that this job does, if it belongs to a run.
     pub parent: Option<Parent>,
 }
@@ -144,8 +144,8 @@ pub enum Outcome {
 
 /// The dead letter of a job that was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Dead {
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Dead))]
+pub struct DeadLetter {
     /// Why it was given up.
     pub reason: String,
     /// The state before it was given up.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold_core::Hold;
 use leasehold_core::clock::{BootClock, Clock, run_until};
-use leasehold_supervise::{CommandEnd, CommandSpec, HeldCommand, Prepared, Streams};
+use leasehold_supervise::{CommandEnd, CommandSpec, HeldCommand, PrepareOutcome, Streams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
@@ -77,8 +77,8 @@ impl CommandExecutor {
         };
         let cannot_start = |error| format!("{program} cannot be started: {error}");
         let held = match HeldCommand::prepare(&spec, hold, resources.holds()).await.map_err(cannot_start)? {
-            Prepared::Held(held) => held,
-            Prepared::Late(end) => return Err(describe_end(&end)),
+            PrepareOutcome::Held(held) => held,
+            PrepareOutcome::Late(end) => return Err(describe_end(&end)),
         };
         let (supervised, mut controls) = held.start();
         let (stdout, stderr) = (controls.stdout.take(), controls.stderr.take());

@@ -38,8 +38,8 @@ const STANDSTILL_TIMEOUT: Duration = Duration::from_secs(60);
 struct StandstillObserver(Mutex<Option<(Sender<()>, Receiver<()>)>>);
 
 impl PlaneObserver for StandstillObserver {
-    fn on_event(&self, note: &PlaneEvent) {
-        let dispatched = matches!(note, PlaneEvent::StateChanged { to, .. } if *to == JobState::Dispatched);
+    fn on_plane_event(&self, event: &PlaneEvent) {
+        let dispatched = matches!(event, PlaneEvent::StateChanged { to, .. } if *to == JobState::Dispatched);
         if !dispatched {
             return;
         }

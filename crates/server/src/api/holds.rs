@@ -9,7 +9,7 @@ use http::StatusCode;
 use leasehold::{Acquired, Error, Fence, Holder};
 use leasehold_core::rng::RandomExt;
 use leasehold_core::{HeartbeatDeadline, Request, RequestOptions};
-use leasehold_wire::{ErrorCode, HoldRequest, HoldView, Problem, Released};
+use leasehold_wire::{ErrorCode, HoldRequest, HoldView, Problem, ReleaseView};
 
 use crate::api::document::{Caller, JsonBody, LockName};
 use crate::api::error_responses::NoHoldOfYours;
@@ -250,7 +250,7 @@ pub(crate) async fn heartbeat(
     delete, path = "/v1/holds/{id}", tag = "holds", operation_id = "deleteHold",
     params(("id" = String, Path, description = "The hold's id", min_length = 1, max_length = 64)),
     responses(
-        (status = 200, description = "Free now, or as soon as the store answers", body = Released),
+        (status = 200, description = "Free now, or as soon as the store answers", body = ReleaseView),
         NoHoldOfYours,
     ),
 )]
@@ -258,7 +258,7 @@ pub(crate) async fn end(
     State(app): State<Arc<App>>,
     Caller(who): Caller,
     Path(id): Path<String>,
-) -> Result<JsonBody<Released>, Refusal> {
+) -> Result<JsonBody<ReleaseView>, Refusal> {
     let (key, now) = (HoldKey::new(who.id(), &id), app.clock.now());
     // A lost hold gives the same response as a heartbeat.
     let view = app.holds.heartbeat(&key, now)?;
@@ -267,7 +267,7 @@ pub(crate) async fn end(
     };
     let outcome = hold.release().await;
     app.audit.record(AuditEntry::new("release", &who).name(&name).fence_if_any(view.fence).detail(&id));
-    Ok(JsonBody(Released {
+    Ok(JsonBody(ReleaseView {
         name: name.to_string(),
         released: matches!(outcome, leasehold::ReleaseOutcome::Released),
     }))

@@ -18,7 +18,7 @@ use super::{
     whoami,
 };
 use crate::api::document::target_in_body;
-use crate::auth::gate::{self, Gate};
+use crate::auth::gate::{self, AuthMiddleware};
 use crate::auth::{Right, Rule, Rules, Target, TargetSource};
 use crate::state::app::App;
 use crate::state::holds::NO_SUCH_HOLD;
@@ -167,7 +167,7 @@ pub(crate) fn router(app: &Arc<App>, mounts: Vec<Mount>) -> (Router, Arc<Rules>)
         }
     }
     let rules = Arc::new(rules);
-    let gate = Gate { app: Arc::clone(app), rules: Arc::clone(&rules) };
+    let gate = AuthMiddleware { app: Arc::clone(app), rules: Arc::clone(&rules) };
     let without = Arc::clone(app);
     // The layer comes last, so that it also covers mounted routes and the fallback.
     let router = router

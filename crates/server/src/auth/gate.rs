@@ -32,13 +32,13 @@ use crate::transport::peer::Peer;
 
 /// The state of the middleware.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate {
+pub(crate) struct AuthMiddleware {
     pub(crate) app: Arc<App>,
     pub(crate) rules: Arc<Rules>,
 }
 
 /// A request that may run.
-struct Admitted {
+struct AdmittedRequest {
     who: Principal,
     request: HttpRequest,
     /// The identity has more connections than its share: this one is closed after the response.
@@ -47,7 +47,11 @@ struct Admitted {
 }
 
 /// Admits a request, runs the handler, and adds the common response headers.
-pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, next: Next) -> Response {
+pub(crate) async fn middleware(
+    State(gate): State<AuthMiddleware>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
     let app = Arc::clone(&gate.app);
     // From the injected randomness, so that simulated runs repeat exactly.
     let id = format!("{:016x}", app.random.bits());
@@ -57,7 +61,7 @@ pub(crate) async fn middleware(State(gate): State<Gate>, request: HttpRequest, n
     // Boxed: a long poll would otherwise carry the state of admission for its whole wait.
     let (who, mut response) = match Box::pin(gate.admit(request, &route)).await {
         // The share of the request's body is held until the response is made: handlers keep the body.
-        Ok(Admitted { who, request, crowded, body_share: _body_share }) => {
+        Ok(AdmittedRequest { who, request, crowded, body_share: _body_share }) => {
             // A panic in a handler costs one request, not the connection, and reveals nothing to
             // the caller.
             let handled = AssertUnwindSafe(next.run(request)).catch_unwind().await;
@@ -109,8 +113,8 @@ fn add_common_headers(headers: &mut HeaderMap, id: &str) {
     });
 }
 
-impl Gate {
-    async fn admit(&self, request: HttpRequest, route: &str) -> Result<Admitted, Refusal> {
+impl AuthMiddleware {
+    async fn admit(&self, request: HttpRequest, route: &str) -> Result<AdmittedRequest, Refusal> {
         let (mut parts, body) = request.into_parts();
         // With a tokens file or client certificates the daemon may have a public name.
         let config = &self.app.config;
@@ -165,7 +169,7 @@ impl Gate {
         };
         parts.extensions.insert(who.clone());
         let request = HttpRequest::from_parts(parts, Body::from(body));
-        Ok(Admitted { who, request, crowded, body_share })
+        Ok(AdmittedRequest { who, request, crowded, body_share })
     }
 
     /// The route's rule. `None` if no such route exists, which the router reports itself.

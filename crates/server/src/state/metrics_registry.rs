@@ -1,4 +1,4 @@
-//! Prometheus metrics of one process: the lock client's events and the control plane's notes.
+//! Prometheus metrics of one process: the lock client's events and the control plane's events.
 
 use std::sync::{Arc, OnceLock};
 
@@ -131,10 +131,10 @@ fn is_refused(what: &EventKind) -> bool {
     )
 }
 
-/// Counts the control plane's notes too.
+/// Counts the control plane's events too.
 impl PlaneObserver for MetricsRegistry {
-    fn on_event(&self, note: &PlaneEvent) {
-        for_each_metric_change(note, |name, values, by| {
+    fn on_plane_event(&self, event: &PlaneEvent) {
+        for_each_metric_change(event, |name, values, by| {
             let mut labels = labels(name, values);
             for (label, value) in &mut labels {
                 if *label == "class" && !self.has_own_series(value) {
@@ -162,8 +162,8 @@ mod tests {
         let registry = MetricsRegistry::new("memory");
         registry.init_series(&locks, true);
         let handed_over = |class: &str| {
-            let note = PlaneEvent::HandedOver { class: class.into(), waited: Duration::ZERO };
-            PlaneObserver::on_event(&registry, &note);
+            let event = PlaneEvent::HandedOver { class: class.into(), waited: Duration::ZERO };
+            registry.on_plane_event(&event);
         };
         handed_over("invented");
         let before = registry.text(None).await.lines().count();

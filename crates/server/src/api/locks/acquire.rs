@@ -10,7 +10,7 @@ use leasehold::policy::{Class, check_store};
 use leasehold::store::{AcquireRequest, AcquireResponse, Grant, Mode, Promise, StoreError, StoreErrorKind};
 use leasehold::{Fence, Holder, Name};
 use leasehold_core::Token;
-use leasehold_wire::{Acquire, Granted, ModeWord, Problem, Secret, millis};
+use leasehold_wire::{Acquire, GrantView, ModeWord, Problem, Secret, millis};
 use tokio_util::sync::CancellationToken;
 
 use self::call::AcquireCall;
@@ -38,7 +38,7 @@ const YEAR_2020_MICROS: u64 = 1_577_836_800_000_000;
     params(("name" = String, Path, description = "What to lock, e.g. job:42", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Acquire,
     responses(
-        (status = 200, description = "It is yours", body = Granted),
+        (status = 200, description = "It is yours", body = GrantView),
         (status = 409, description = "Another client holds it: see Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "This token or id was used and given back", body = Problem, content_type = "application/problem+json"),
     ),
@@ -48,7 +48,7 @@ pub(crate) async fn acquire(
     Caller(who): Caller,
     LockName(name): LockName,
     JsonBody(want): JsonBody<Acquire>,
-) -> Result<JsonBody<Granted>, Refusal> {
+) -> Result<JsonBody<GrantView>, Refusal> {
     let acquire = CheckedAcquire::read(&app, &who, &name, &want)?;
     if acquire.made_token {
         acquire.check_promise(&app).await?;
@@ -166,9 +166,9 @@ impl CheckedAcquire {
         Ok(check_store(&self.class, &promised)?)
     }
 
-    fn granted(&self, grant: &Grant) -> Granted {
+    fn granted(&self, grant: &Grant) -> GrantView {
         let token = &self.request.token;
-        Granted {
+        GrantView {
             name: self.request.names.to_string(),
             fence: grant.fence,
             token: self.made_token.then(|| Secret::new(token.expose())),

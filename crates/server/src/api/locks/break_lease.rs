@@ -7,7 +7,7 @@ use axum::extract::State;
 use leasehold::clock::ClockExt;
 use leasehold::store::{Lease, ReleaseResponse};
 use leasehold::{BreakError, Fence, Name};
-use leasehold_wire::{Break, Broken, ErrorCode, Problem};
+use leasehold_wire::{Break, BreakView, ErrorCode, Problem};
 
 use super::{DEFAULT_STORE_TIMEOUT, parse_duration};
 use crate::api::document::{Caller, JsonBody, LockName};
@@ -31,7 +31,7 @@ const LEASE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
     params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Break,
     responses(
-        (status = 200, description = "The lease is over", body = Broken),
+        (status = 200, description = "The lease is over", body = BreakView),
         (status = 404, description = "No client holds it", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The holder is alive", body = Problem, content_type = "application/problem+json"),
         (status = 412, description = "It is another grant by now", body = Problem, content_type = "application/problem+json"),
@@ -42,7 +42,7 @@ pub(crate) async fn break_lock(
     Caller(who): Caller,
     LockName(name): LockName,
     JsonBody(want): JsonBody<Break>,
-) -> Result<JsonBody<Broken>, Refusal> {
+) -> Result<JsonBody<BreakView>, Refusal> {
     let reason = want.reason.trim();
     if reason.is_empty() || reason.len() > 512 || reason.chars().any(char::is_control) {
         return Err(Refusal::invalid(
@@ -74,7 +74,7 @@ pub(crate) async fn break_lock(
         return Err(stale_fence(&name));
     }
     let broken = |how: &str| {
-        Ok(JsonBody(Broken {
+        Ok(JsonBody(BreakView {
             name: name.to_string(),
             how: how.to_owned(),
             holder: holder.clone(),

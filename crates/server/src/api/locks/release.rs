@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use leasehold::store::{ReleaseRequest, ReleaseResponse, TOMBSTONE_TTL};
-use leasehold_wire::{Problem, Release, Released};
+use leasehold_wire::{Problem, Release, ReleaseView};
 
 use super::{parse_duration, parse_store_timeout, parse_token};
 use crate::api::document::{Caller, JsonBody, LockName};
@@ -23,7 +23,7 @@ use crate::state::token_on_name::TokenOnName;
     params(("name" = String, Path, description = "What is held", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Release,
     responses(
-        (status = 200, description = "Free now", body = Released),
+        (status = 200, description = "Free now", body = ReleaseView),
         (status = 410, description = "It was not this token's (any more); nothing has changed", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -32,7 +32,7 @@ pub(crate) async fn release(
     Caller(who): Caller,
     LockName(name): LockName,
     JsonBody(want): JsonBody<Release>,
-) -> Result<JsonBody<Released>, Refusal> {
+) -> Result<JsonBody<ReleaseView>, Refusal> {
     let token = parse_token(&want.token)?;
     let within = parse_store_timeout(want.within_ms)?;
     let tombstone = parse_duration("tombstone_ms", want.tombstone_ms, 0, 3_600_000)?;
@@ -45,7 +45,7 @@ pub(crate) async fn release(
         }
         let request = ReleaseRequest::leave_queue(name.clone(), token);
         app.with_timeout(within, app.store().release(&request, within)).await?;
-        return Ok(JsonBody(Released { name: name.to_string(), released: false }));
+        return Ok(JsonBody(ReleaseView { name: name.to_string(), released: false }));
     }
     // A caller that sets a tombstone undoes an acquire that may never have been granted.
     let undo = tombstone.is_some_and(|keep| !keep.is_zero());
@@ -64,7 +64,7 @@ pub(crate) async fn release(
                     app.tombstones.was_granted(who.id(), &key, wanted);
                 }
                 app.audit.record(AuditEntry::new("release", &who).name(&name));
-                Ok(JsonBody(Released { name: name.to_string(), released: true }))
+                Ok(JsonBody(ReleaseView { name: name.to_string(), released: true }))
             }
             ReleaseResponse::NotOwned => Err(Refusal::not_owned(name.as_str())),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use leasehold::clock::run_until;
-use leasehold_wire::{Problem, Wait, Waited};
+use leasehold_wire::{Problem, Wait, WaitView};
 
 use super::{parse_duration, parse_token};
 use crate::api::document::{Caller, JsonBody, LockName};
@@ -21,7 +21,7 @@ use crate::state::token_on_name::TokenOnName;
     params(("name" = String, Path, description = "What is waited for", min_length = 1, max_length = 512, pattern = "^[^\\s{}\\x00-\\x1f\\x7f-\\x9f]+$")),
     request_body = Wait,
     responses(
-        (status = 200, description = "Woken, or not", body = Waited),
+        (status = 200, description = "Woken, or not", body = WaitView),
         (status = 429, description = "Too many wait", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -30,7 +30,7 @@ pub(crate) async fn wait(
     Caller(who): Caller,
     LockName(name): LockName,
     JsonBody(wait): JsonBody<Wait>,
-) -> Result<JsonBody<Waited>, Refusal> {
+) -> Result<JsonBody<WaitView>, Refusal> {
     let token = parse_token(&wait.token)?;
     let wait = parse_duration("wait_ms", Some(wait.wait_ms), 0, 60_000)?.unwrap_or_default();
     let wait = wait.min(app.config.max_wait);
@@ -41,6 +41,6 @@ pub(crate) async fn wait(
     tokio::select! {
         biased;
         refusal = app.interrupted(&who) => Err(refusal),
-        woken = run_until(&*app.clock, now + wait, notifier.notified()) => Ok(JsonBody(Waited { woken: woken.is_some() })),
+        woken = run_until(&*app.clock, now + wait, notifier.notified()) => Ok(JsonBody(WaitView { woken: woken.is_some() })),
     }
 }

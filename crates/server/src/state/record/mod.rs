@@ -78,17 +78,17 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn on_event(&self, event: &Event) {
-        Observer::on_event(&self.metrics_registry, event);
+        self.metrics_registry.on_event(event);
         self.history.on(event);
         self.feed.on(event);
     }
 }
 
-/// Counts the control plane's notes too, and wakes the clients that wait for a job.
+/// Counts the control plane's events too, and wakes the clients that wait for a job.
 impl leasehold_plane::events::PlaneObserver for Recorder {
-    fn on_event(&self, note: &leasehold_plane::events::PlaneEvent) {
-        leasehold_plane::events::PlaneObserver::on_event(&self.metrics_registry, note);
-        if let leasehold_plane::events::PlaneEvent::StateChanged { job, .. } = note {
+    fn on_plane_event(&self, event: &leasehold_plane::events::PlaneEvent) {
+        self.metrics_registry.on_plane_event(event);
+        if let leasehold_plane::events::PlaneEvent::StateChanged { job, .. } = event {
             self.watchers.job_changed(job);
         }
     }
