@@ -86,6 +86,8 @@ pub(crate) struct App {
     pub(crate) body_bytes: Arc<Shares>,
     /// Limits the bytes of large responses that their peers have not taken yet.
     pub(crate) response_bytes: Arc<Shares>,
+    /// Limits the bytes of responses to changes for which `response_bytes` has no room.
+    pub(crate) excess_response_bytes: Arc<Shares>,
     /// Undoes acquires whose callers disconnected.
     pub(crate) undo_queue: UndoQueue,
     /// Acquires and releases that run to their end even if their callers disconnect.
@@ -121,6 +123,7 @@ impl App {
             history_reads: Shares::new(MAX_QUEUED_READS, parts(HISTORY_READ_PARTS)),
             body_bytes: Shares::new(MAX_BODY_BYTES_IN_FLIGHT, parts(BODY_BYTES_PARTS)),
             response_bytes: Shares::new(MAX_RESPONSE_BYTES_IN_FLIGHT, parts(RESPONSE_BYTES_PARTS)),
+            excess_response_bytes: Shares::new(MAX_RESPONSE_BYTES_IN_FLIGHT, parts(RESPONSE_BYTES_PARTS)),
             undo_queue: UndoQueue::new(),
             store_calls: TaskTracker::new(),
             stopping: CancellationToken::new(),
