@@ -13,6 +13,7 @@ mod foreign;
 mod holds;
 mod hostile;
 mod identities;
+mod lists;
 mod locks;
 mod matrix;
 mod mounts;
