@@ -10,9 +10,10 @@ use utoipa::IntoParams;
 use crate::api::document::{Caller, JsonBody, QueryParams};
 use crate::api::locks::{check_prefix, scope_prefixes};
 use crate::api::problem::Refusal;
-use crate::auth::Right;
+use crate::auth::{Principal, Right};
 use crate::state::app::App;
 use crate::state::record::HistoryFilter;
+use crate::state::shares::Share;
 
 const MAX_HISTORY_PAGE: usize = 1000;
 
@@ -54,10 +55,7 @@ pub(crate) async fn read(
             .unwrap_or(MAX_HISTORY_PAGE),
         before: parse_number("before", which.before, 1, MAX_HISTORY_SEQ)?,
     };
-    let Some(share) = app.history_reads.take(who.id()) else {
-        let why = "too many requests read the history at this moment, or too many of yours";
-        return Err(state_db_unavailable(why.to_owned()));
-    };
+    let share = take_history_share(&app, &who)?;
     // The share belongs to the query, not to the caller: a queued query costs as much without one.
     let seen = move |name: &leasehold::Name| {
         let _held = &share;
@@ -65,6 +63,14 @@ pub(crate) async fn read(
     };
     let holds = app.recorder.history.read(wanted, seen).await;
     holds.map(|holds| JsonBody(HistoryPage { holds })).map_err(state_db_unavailable)
+}
+
+/// Takes one of the caller's share of queries of the daemon's database.
+pub(crate) fn take_history_share(app: &App, who: &Principal) -> Result<Share, Refusal> {
+    app.history_reads.take(who.id()).ok_or_else(|| {
+        let why = "too many requests read the history at this moment, or too many of yours";
+        state_db_unavailable(why.to_owned())
+    })
 }
 
 /// The error response when the daemon's database cannot be read.

@@ -13,7 +13,7 @@ use rusqlite::params;
 
 use crate::api::document::{Caller, JsonBody};
 use crate::api::error_responses::NoSuchClass;
-use crate::api::history::state_db_unavailable;
+use crate::api::history::{state_db_unavailable, take_history_share};
 use crate::api::problem::Refusal;
 use crate::auth::{Principal, Right, Target};
 use crate::state::app::App;
@@ -172,9 +172,12 @@ pub(crate) async fn history(
     State(app): State<Arc<App>>,
     Caller(who): Caller,
 ) -> Result<JsonBody<PolicyChangeList>, Refusal> {
+    let share = take_history_share(&app, &who)?;
     let changes = app
         .state_db
-        .read(|db| {
+        .read(move |db| {
+            // The share belongs to the query, as in the history of holds.
+            let _held = share;
             let mut statement = db
                 .prepare_cached("SELECT at, class, change FROM policy_change ORDER BY seq DESC LIMIT 1000")?;
             let rows = statement.query_map(params![], |row| {

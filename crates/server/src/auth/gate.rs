@@ -44,6 +44,8 @@ struct AdmittedRequest {
     /// The identity has more connections than its share: this one is closed after the response.
     crowded: bool,
     body_share: Share,
+    /// The route's responses are small (`Rule::small_responses`).
+    small_responses: bool,
 }
 
 /// Admits a request, runs the handler, and adds the common response headers.
@@ -61,7 +63,7 @@ pub(crate) async fn middleware(
     // Boxed: a long poll would otherwise carry the state of admission for its whole wait.
     let (who, mut response) = match Box::pin(gate.admit(request, &route)).await {
         // The share of the request's body is held until the response is made: handlers keep the body.
-        Ok(AdmittedRequest { who, request, crowded, body_share: _body_share }) => {
+        Ok(AdmittedRequest { who, request, crowded, body_share: _body_share, small_responses }) => {
             // A panic in a handler costs one request, not the connection, and reveals nothing to
             // the caller.
             let handled = AssertUnwindSafe(next.run(request)).catch_unwind().await;
@@ -79,7 +81,7 @@ pub(crate) async fn middleware(
             }
             // Open routes answer with what is in memory anyway, or with a few bytes.
             if !who.is_anonymous() {
-                response = count_response(&app, who.id(), &method, response).await;
+                response = count_response(&app, who.id(), &method, small_responses, response).await;
             }
             (who.id().to_owned(), response)
         }
@@ -169,7 +171,8 @@ impl AuthMiddleware {
         };
         parts.extensions.insert(who.clone());
         let request = HttpRequest::from_parts(parts, Body::from(body));
-        Ok(AdmittedRequest { who, request, crowded, body_share })
+        let small_responses = rule.is_some_and(|rule| rule.small_responses);
+        Ok(AdmittedRequest { who, request, crowded, body_share, small_responses })
     }
 
     /// The route's rule. `None` if no such route exists, which the router reports itself.

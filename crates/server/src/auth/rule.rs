@@ -189,6 +189,8 @@ pub struct Rule {
     pub hidden: Option<&'static str>,
     /// A body limit for this route, if larger than the daemon's.
     pub max_body: Option<usize>,
+    /// Answers also callers whose earlier responses use up their share. For routes whose responses are small.
+    pub small_responses: bool,
 }
 
 impl Rule {
@@ -196,7 +198,7 @@ impl Rule {
     #[must_use]
     pub fn new(right: Right, target: TargetSource) -> Self {
         let (right, budget) = (Some(right), Budget::Requests);
-        Self { right, target, or_by: None, budget, hidden: None, max_body: None }
+        Self { right, target, or_by: None, budget, hidden: None, max_body: None, small_responses: false }
     }
 
     /// Also admits callers that have the right on some names of this namespace. The handler must check
@@ -224,10 +226,18 @@ impl Rule {
         Self { budget: Budget::Probes, ..Self::open() }
     }
 
-    /// Charges calls to the budget for renewals and releases.
+    /// Charges calls to the budget for renewals and releases, whose responses are small.
     #[must_use]
     pub fn renewal_budget(mut self) -> Self {
         self.budget = Budget::Renewals;
+        self.small_responses = true;
+        self
+    }
+
+    /// Refuses callers whose earlier responses use up their share: these responses may be large.
+    #[must_use]
+    pub fn large_responses(mut self) -> Self {
+        self.small_responses = false;
         self
     }
 

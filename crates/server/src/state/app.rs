@@ -50,6 +50,9 @@ const RESPONSE_BYTES_PARTS: usize = 4;
 const MAX_DETACHED_STORE_CALLS: usize = 16_384;
 // One identity's queries leave most of the reader's time to others.
 const HISTORY_READ_PARTS: usize = 4;
+// A list scans the store and keeps what it finds in memory.
+const MAX_LISTS: usize = 64;
+const LIST_PARTS: usize = 4;
 
 /// The state of one daemon.
 #[derive(Debug)]
@@ -82,10 +85,14 @@ pub(crate) struct App {
     pub(crate) identified_connections: Arc<Shares>,
     /// Limits the history queries that wait for their turn.
     pub(crate) history_reads: Arc<Shares>,
+    /// Limits the lists of locks, jobs, runs and approvals that are being made.
+    lists: Arc<Shares>,
     /// Limits the bytes of bodies that are being read.
     pub(crate) body_bytes: Arc<Shares>,
     /// Limits the bytes of large responses that their peers have not taken yet.
     pub(crate) response_bytes: Arc<Shares>,
+    /// Limits the bytes of responses to changes for which `response_bytes` has no room.
+    pub(crate) excess_response_bytes: Arc<Shares>,
     /// Undoes acquires whose callers disconnected.
     pub(crate) undo_queue: UndoQueue,
     /// Acquires and releases that run to their end even if their callers disconnect.
@@ -119,8 +126,10 @@ impl App {
             wait_slots: Shares::new(config.max_waiters(), parts(WAIT_SLOT_PARTS)),
             identified_connections: Shares::new(config.max_waiters(), parts(CONNECTION_PARTS)),
             history_reads: Shares::new(MAX_QUEUED_READS, parts(HISTORY_READ_PARTS)),
+            lists: Shares::new(MAX_LISTS, parts(LIST_PARTS)),
             body_bytes: Shares::new(MAX_BODY_BYTES_IN_FLIGHT, parts(BODY_BYTES_PARTS)),
             response_bytes: Shares::new(MAX_RESPONSE_BYTES_IN_FLIGHT, parts(RESPONSE_BYTES_PARTS)),
+            excess_response_bytes: Shares::new(MAX_RESPONSE_BYTES_IN_FLIGHT, parts(RESPONSE_BYTES_PARTS)),
             undo_queue: UndoQueue::new(),
             store_calls: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -234,6 +243,14 @@ impl App {
     pub(crate) fn take_wait_slot(&self, who: &Principal) -> Result<Share, Refusal> {
         let place = who.may_wait().then(|| self.wait_slots.take(who.id())).flatten();
         place.ok_or_else(too_many_waiters)
+    }
+
+    /// Takes one of the caller's share of lists.
+    pub(crate) fn take_list_share(&self, who: &Principal) -> Result<Share, Refusal> {
+        self.lists.take(who.id()).ok_or_else(|| {
+            let why = "too many lists are being made at this moment, or too many for you; retry later";
+            Refusal::new(ErrorCode::Overloaded, why).retry_after(Duration::from_secs(1))
+        })
     }
 
     /// The token that a caller's id stands for on this name. It is stable across restarts, and

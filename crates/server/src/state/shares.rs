@@ -44,9 +44,14 @@ impl Shares {
 
     /// Whether this identity can take nothing more.
     pub(crate) fn is_used_up(&self, who: &str) -> bool {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.total >= self.max_total
-            || counts.by_identity.get(who).is_some_and(|used| *used >= self.max_per_identity)
+        self.left(&self.counts.lock().unwrap_or_else(PoisonError::into_inner), who) == 0
+    }
+
+    /// How much this identity can still take. Both limits: many identities together must not exceed the
+    /// total either.
+    fn left(&self, counts: &ShareCounts, who: &str) -> usize {
+        let had = counts.by_identity.get(who).copied().unwrap_or(0);
+        self.max_per_identity.saturating_sub(had).min(self.max_total.saturating_sub(counts.total))
     }
 
     /// A share that uses nothing yet.
@@ -59,13 +64,8 @@ impl Share {
     /// Takes `more` units. Takes nothing if the resource or the identity's part of it is used up.
     #[must_use]
     pub(crate) fn grow(&mut self, more: usize) -> bool {
-        let shares = &self.shares;
-        let mut counts = shares.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let had = counts.by_identity.get(&self.identity).copied().unwrap_or(0);
-        // Both limits: many identities together must not exceed the total either.
-        if more > shares.max_total.saturating_sub(counts.total)
-            || more > shares.max_per_identity.saturating_sub(had)
-        {
+        let mut counts = self.shares.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if more > self.shares.left(&counts, &self.identity) {
             return false;
         }
         self.amount += more;
@@ -73,10 +73,15 @@ impl Share {
         true
     }
 
-    /// Takes `more` units even beyond the limits: what they count exists already.
-    pub(crate) fn grow_beyond(&mut self, more: usize) {
-        self.amount += more;
-        self.shares.counts.lock().unwrap_or_else(PoisonError::into_inner).add(&self.identity, more);
+    /// Takes as many of `wanted` units as the resource and the identity's part have left. Returns how many
+    /// were not taken.
+    #[must_use]
+    pub(crate) fn grow_to_limit(&mut self, wanted: usize) -> usize {
+        let mut counts = self.shares.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = wanted.min(self.shares.left(&counts, &self.identity));
+        self.amount += taken;
+        counts.add(&self.identity, taken);
+        wanted - taken
     }
 }
 
@@ -132,6 +137,19 @@ mod tests {
         drop(a);
         assert!(!bytes.is_used_up("a") && bytes.is_used_up("b"));
         assert!(bytes.empty_share("a").grow(50) && !bytes.empty_share("b").grow(1));
+    }
+
+    /// Finding 13 of the security review: what counted beyond an identity's part used up those of others.
+    #[test]
+    fn finding_13_an_identity_takes_nothing_beyond_its_part() {
+        let bytes = Shares::new(100, 4);
+        let mut flood = bytes.empty_share("flood");
+        assert_eq!((flood.grow_to_limit(20), flood.grow_to_limit(500)), (0, 495));
+        assert!(bytes.is_used_up("flood") && flood.grow_to_limit(1) == 1);
+        let mut calm = bytes.empty_share("calm");
+        assert!(!bytes.is_used_up("calm") && calm.grow(25));
+        drop(flood);
+        assert!(bytes.empty_share("flood").grow(25));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod foreign;
 mod holds;
 mod hostile;
 mod identities;
+mod lists;
 mod locks;
 mod matrix;
 mod mounts;

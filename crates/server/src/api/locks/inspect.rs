@@ -75,8 +75,22 @@ pub(crate) async fn list(
         }
     };
     let prefix = check_prefix(which.prefix)?;
+    let share = app.take_list_share(&who)?;
+    // The share belongs to the scan, not to the caller: the store works on it also without one.
+    let scan = {
+        let app = Arc::clone(&app);
+        async move {
+            let _held = share;
+            scan_locks(&app, &who, &prefix, limit).await
+        }
+    };
+    app.run_to_end(scan).await?.map(JsonBody)
+}
+
+/// Lists up to `limit` locks that the caller may read.
+async fn scan_locks(app: &App, who: &Principal, prefix: &str, limit: usize) -> Result<LockList, Refusal> {
     let mut list = LockList { locks: Vec::new(), truncated: false };
-    for begin in scope_prefixes(&who, &prefix) {
+    for begin in scope_prefixes(who, prefix) {
         let mut fetch = limit;
         // A store filters by prefix only, so foreign names may use up a limit that is for the
         // caller's own: fetch more until enough of them are found.
@@ -85,7 +99,7 @@ pub(crate) async fn list(
                 .with_timeout(DEFAULT_STORE_TIMEOUT, app.store().list(&begin, fetch, DEFAULT_STORE_TIMEOUT))
                 .await?;
             let own = found.leases.iter().filter(|lease| {
-                who.covers(Right::Read, &lease.name) && lease.name.as_str().starts_with(&prefix)
+                who.covers(Right::Read, &lease.name) && lease.name.as_str().starts_with(prefix)
             });
             let seen: Vec<_> = own.map(LockView::from).collect();
             if !found.truncated || seen.len() >= limit || fetch >= MAX_SCANNED_LEASES {
@@ -103,7 +117,7 @@ pub(crate) async fn list(
         list.locks.truncate(limit);
         list.truncated = true;
     }
-    Ok(JsonBody(list))
+    Ok(list)
 }
 
 /// Checks the prefix of a query.

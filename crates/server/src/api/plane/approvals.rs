@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use leasehold::Name;
 use leasehold_plane::approval::DecisionRequest;
 use leasehold_plane::job::check_payload;
-use leasehold_plane::view::{ApprovalList, DecisionView, JobView, SCHEMA_VERSION};
+use leasehold_plane::view::{ApprovalList, DecisionView, SCHEMA_VERSION};
 use leasehold_plane::{Job, JobState, Plane, PlaneError};
 use leasehold_wire::Problem;
 use serde::Deserialize;
@@ -121,9 +121,9 @@ pub(crate) async fn list(
 ) -> Result<JsonBody<ApprovalList>, Refusal> {
     let (plane, limit) = (&app.served()?.plane, parse_limit(which.limit)?);
     let (scope, states) = (visible_jobs(&who), [JobState::ApprovalRequired]);
+    let _share = app.take_list_share(&who)?;
     let fetch = |after, size| plane.job_page(&states, None, scope.as_ref(), after, size);
-    let (jobs, truncated) = list_readable(limit, |job| reads_job(&who, job), fetch).await?;
-    let approvals = jobs.into_iter().map(JobView::from).collect();
+    let (approvals, truncated) = list_readable(limit, |job| reads_job(&who, job), fetch).await?;
     Ok(JsonBody(ApprovalList { schema_version: SCHEMA_VERSION, approvals, truncated }))
 }
 

@@ -76,9 +76,9 @@ pub(crate) async fn list(
     let (states, limit) = (parse_states(which.state, str::parse)?, parse_limit(which.limit)?);
     let plane = &app.served()?.plane;
     let (scope, topic) = (visible_jobs(&who), which.topic.as_deref());
+    let _share = app.take_list_share(&who)?;
     let fetch = |after, size| plane.job_page(&states, topic, scope.as_ref(), after, size);
     let (jobs, truncated) = list_readable(limit, |job| reads_job(&who, job), fetch).await?;
-    let jobs = jobs.into_iter().map(JobView::from).collect();
     Ok(JsonBody(JobList { schema_version: SCHEMA_VERSION, jobs, truncated }))
 }
 

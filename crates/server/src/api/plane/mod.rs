@@ -89,7 +89,8 @@ pub(crate) fn routes(table: RouteTable) -> RouteTable {
     // A job may be read and worked on by its id or by its topic, which only the job itself knows.
     let read_job = one(Right::Read, "job").or_by("topic");
     let beat = one(Right::Work, "job").or_by("topic").renewal_budget();
-    let result = beat.clone().max_body(MAX_PAYLOAD_BODY_BYTES);
+    // The response is the whole job, unlike those of other routes with this budget.
+    let result = beat.clone().max_body(MAX_PAYLOAD_BODY_BYTES).large_responses();
     // With rights on jobs only, the claim is limited to those.
     let claim = Rule::new(Right::Work, TargetSource::Lock { kind: "topic", id: "topic" }).or_by("job");
     let repair = one(Right::Approve, "job").max_body(MAX_PAYLOAD_BODY_BYTES);

@@ -47,9 +47,9 @@ pub(crate) async fn list(
     let states = parse_states(which.state, |state| state.to_uppercase().parse())?;
     let (plane, limit) = (&app.served()?.plane, parse_limit(which.limit)?);
     let scope = visible_runs(&who);
+    let _share = app.take_list_share(&who)?;
     let fetch = |after, size| plane.run_page(&states, scope.as_ref(), after, size);
     let (runs, truncated) = list_readable(limit, |run| reads_run(&who, run), fetch).await?;
-    let runs = runs.into_iter().map(RunView::from).collect();
     Ok(JsonBody(RunList { schema_version: SCHEMA_VERSION, runs, truncated }))
 }
 
