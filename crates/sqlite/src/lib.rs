@@ -44,13 +44,14 @@
 //!
 //! # Map
 //!
-//! One module per operation: `acquire`, `renew`, `release`, `inspect`. Each is a function from a
+//! One module per operation: `acquire`, `renew`, `release`, `inspect`, and `documents` for all of theirs. Each is a function from a
 //! step (one transaction at one moment) to a response.
 //!
 //! - `backend`: the `Store` implementation, which sends each operation to a worker, and `sqlite:` for the registry
 //! - `worker`: a thread with its own connection and two priorities
 //! - `connection`, `transaction`, `step`: open the file and run one step on it
 //! - `lease`, `waiter`, `counter`, `purge`: the rows, and the removal of expired ones
+//! - `document_rows`: the same of documents, and their clock
 //! - `schema`, `boot`, `filesystem`: whether this file and place can be used
 //! - `wake`, `wake_socket`: wake-up hints between processes
 //! - `busy_timeout`, `writer_watch`: how long a step waits for the write lock,
@@ -68,6 +69,8 @@ mod boot;
 mod busy_timeout;
 mod connection;
 mod counter;
+mod document_rows;
+mod documents;
 mod error;
 mod examine;
 mod filesystem;
