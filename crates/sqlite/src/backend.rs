@@ -31,7 +31,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities::new("sqlite", Promis
     .with_list()
     .with_queue()
     .with_cross_process()
-    .with_documents(false)
+    .with_documents(true)
     .with_fence_survives_loss();
 
 /// Leases in one SQLite file that several processes on one host share.
@@ -44,7 +44,7 @@ pub struct SqliteStore {
     pub(crate) writer: Worker,
     // A second connection, so that a long listing does not delay a renewal.
     pub(crate) reader: Worker,
-    wake_sender: Arc<WakeSender>,
+    pub(crate) wake_sender: Arc<WakeSender>,
 }
 
 impl SqliteStore {

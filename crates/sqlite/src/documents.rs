@@ -1,18 +1,20 @@
 //! Documents: small records that outlive the boot. Each operation is one step.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::Name;
 use leasehold_core::store::{
     DocumentList, DocumentOutcome, DocumentQuery, DocumentRead, DocumentWrite, Documents, ExpectedVersion,
-    StoreError,
+    StoreError, WakeListener,
 };
 
 use crate::backend::SqliteStore;
 use crate::document_rows::{self, DocumentTime};
 use crate::error::StepError;
 use crate::step::Step;
+use crate::wake::WakeSender;
 use crate::worker::Priority;
 
 #[async_trait]
@@ -41,11 +43,13 @@ impl Documents for SqliteStore {
 
     async fn write(&self, request: &DocumentWrite, within: Duration) -> Result<DocumentOutcome, StoreError> {
         request.check()?;
-        let request = request.clone();
+        let (request, sender) = (request.clone(), Arc::clone(&self.wake_sender));
         // Behind renewals and releases, like an acquire.
         self.writer
             .run(Priority::Normal, within, move |session, left| {
-                session.write(left, |step| write(step, &request))
+                let outcome = session.write(left, |step| write(step, &request))?;
+                notify_followers(&sender, &request.name, &outcome);
+                Ok(outcome)
             })
             .await
     }
@@ -56,12 +60,25 @@ impl Documents for SqliteStore {
         expected: ExpectedVersion,
         within: Duration,
     ) -> Result<DocumentOutcome, StoreError> {
-        let name = name.clone();
+        let (name, sender) = (name.clone(), Arc::clone(&self.wake_sender));
         self.writer
             .run(Priority::Normal, within, move |session, left| {
-                session.write(left, |step| delete(step, &name, expected))
+                let outcome = session.write(left, |step| delete(step, &name, expected))?;
+                notify_followers(&sender, &name, &outcome);
+                Ok(outcome)
             })
             .await
+    }
+
+    fn watch(&self, name: &Name) -> WakeListener {
+        self.wake_sender.follow(name)
+    }
+}
+
+/// After the commit: a follower woken earlier would read the old state.
+fn notify_followers(sender: &WakeSender, name: &Name, outcome: &DocumentOutcome) {
+    if matches!(outcome, DocumentOutcome::Changed(version) if *version > 0) {
+        sender.notify_followers(name);
     }
 }
 

@@ -8,5 +8,5 @@ leasehold_conformance::taker!(async |url: String| open_url(&SqliteBackend, &url)
 leasehold_conformance::suite! {
     time: Real,
     fixture: TestbedFixture::start(SqliteBackend, taker_command).await.unwrap(),
-    skips: ["documents::a_change_wakes_each_follower"],
+    skips: [],
 }

@@ -80,6 +80,38 @@ async fn processes_and_handles_that_race_lose_no_update() {
     assert_eq!(read(&open(), "counter").await.unwrap().value, (4 * INCREMENTS).to_string());
 }
 
+/// Prints the document `policy` after each change of it.
+pub(crate) async fn follow(file: &str, send_message: impl Fn(String)) {
+    let store = SqliteStore::open(SqliteOptions::new(file)).unwrap();
+    let listener = store.watch(&name("policy"));
+    send_message("following".to_owned());
+    loop {
+        listener.notified().await;
+        send_message(read(&store, "policy").await.map_or("absent".to_owned(), |found| found.value));
+    }
+}
+
+#[tokio::test]
+async fn followers_in_other_processes_are_notified_and_the_dead_are_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let store = SqliteStore::open(SqliteOptions::new(&path)).unwrap();
+    let [dead, one, two] = [(); 3].map(|()| Process::start("follow", &path));
+    for process in [&dead, &one, &two] {
+        assert_eq!(process.next_message().as_deref(), Some("following"));
+    }
+    dead.kill();
+    for value in ["a", "b"] {
+        write(&store, DocumentWrite::new(name("policy"), value)).await;
+        assert_eq!([&one, &two].map(Process::next_message), [(); 2].map(|()| Some(value.to_owned())));
+    }
+    let sockets = std::fs::read_dir(path.with_file_name("locks.db.wake")).unwrap().count();
+    assert_eq!(sockets, 2, "the socket of the dead process is gone");
+    write(&store, DocumentWrite::new(name("other"), "c")).await;
+    let _ = store.delete(&name("policy"), ExpectedVersion::Any, CALL_TIMEOUT).await.unwrap();
+    assert_eq!([&one, &two].map(Process::next_message), [(); 2].map(|()| Some("absent".to_owned())));
+}
+
 /// Files made by a version of this program that had no documents.
 const OLD_FILE: &str = include_str!("old_file.sql");
 

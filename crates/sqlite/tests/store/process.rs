@@ -125,6 +125,7 @@ fn role() {
             "fill" => fill(&file).await,
             "refused" => refused(&file),
             "count" => count(&file).await,
+            "follow" => documents::follow(&file, send_message).await,
             other => panic!("no role {other}"),
         }
     });
