@@ -44,8 +44,8 @@
 //!
 //! # Map
 //!
-//! One module per operation: `acquire`, `renew`, `release`, `inspect`, and `documents` for all of theirs. Each is a function from a
-//! step (one transaction at one moment) to a response.
+//! One module per operation: `acquire`, `renew`, `release`, `inspect`. Each is a function from a
+//! step (one transaction at one moment) to a response. `documents` has all operations on documents.
 //!
 //! - `backend`: the `Store` implementation, which sends each operation to a worker, and `sqlite:` for the registry
 //! - `worker`: a thread with its own connection and two priorities
