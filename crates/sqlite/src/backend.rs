@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Backend, BackendInfo, Capabilities, Examination, LeaseList, Promise,
-    PromiseReport, ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
+    AcquireRequest, AcquireResponse, Backend, BackendInfo, Capabilities, Documents, Examination, LeaseList,
+    Promise, PromiseReport, ReleaseAuthority, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
     SharedStore, Store, StoreError, StoreErrorKind, StoreLocation, WakeListener,
 };
 use leasehold_core::testbed::SimProfile;
@@ -31,6 +31,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities::new("sqlite", Promis
     .with_list()
     .with_queue()
     .with_cross_process()
+    .with_documents(true)
     .with_fence_survives_loss();
 
 /// Leases in one SQLite file that several processes on one host share.
@@ -39,11 +40,11 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities::new("sqlite", Promis
 pub struct SqliteStore {
     config: Arc<StoreConfig>,
     filesystem: Filesystem,
-    // Renewals, releases and acquires.
-    writer: Worker,
+    // Renewals, releases, acquires, and changes of documents.
+    pub(crate) writer: Worker,
     // A second connection, so that a long listing does not delay a renewal.
-    reader: Worker,
-    wake_sender: Arc<WakeSender>,
+    pub(crate) reader: Worker,
+    pub(crate) wake_sender: Arc<WakeSender>,
 }
 
 impl SqliteStore {
@@ -216,6 +217,10 @@ impl Store for SqliteStore {
         // neither socket nor thread.
         self.wake_sender.ensure_socket();
         self.wake_sender.wakers().listen(step::owner_hash(token))
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        Some(self)
     }
 
     async fn promise(&self, _within: Duration) -> Result<PromiseReport, StoreError> {

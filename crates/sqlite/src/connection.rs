@@ -28,7 +28,7 @@ use crate::options::{Durability, SqliteOptions};
 use crate::step::Step;
 use crate::transaction::{Transaction, TransactionKind};
 use crate::writer_watch::BlockingWriter;
-use crate::{purge, schema};
+use crate::{document_rows, purge, schema};
 
 /// Size to which the log is truncated after a checkpoint: four times the usual one.
 const WAL_SIZE_LIMIT_BYTES: i64 = 64 << 20;
@@ -156,6 +156,7 @@ impl Session {
         // log happens under the write lock and waits for the filesystem.
         db.pragma_update_and_check(None, "journal_size_limit", WAL_SIZE_LIMIT_BYTES, |_| Ok(()))?;
         schema::adopt_boot(&db, &setting.boot)?;
+        document_rows::start_clock(&db, &setting.boot, options.clock.now(), options.clock.wall())?;
         Ok(Self {
             db,
             config: Arc::clone(setting),

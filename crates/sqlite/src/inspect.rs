@@ -45,17 +45,21 @@ fn read_lease(step: &Step<'_>, row: &Row<'_>) -> Result<Lease, StepError> {
     let name: String = row.get(0)?;
     let (fence, granted, expires, waiters): (i64, i64, i64, i64) =
         (row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?);
-    let name = Name::new(&name).map_err(|error| {
-        StoreError::not_done(
-            StoreErrorKind::Corrupt,
-            "the database holds a name Leasehold never writes: was it edited by hand?",
-        )
-        .with_source(error)
-    })?;
-    Ok(Lease::new(name, row.get::<_, String>(1)?)
+    Ok(Lease::new(name_from_column(&name)?, row.get::<_, String>(1)?)
         .with_class(row.get::<_, String>(2)?)
         .with_fence(counter::fence_from_column(fence)?)
         .with_remaining(step.until(expires))
         .with_age(step.since(granted))
         .with_waiters(u64::try_from(waiters).unwrap_or(0)))
+}
+
+/// Converts a column value to a name.
+pub(crate) fn name_from_column(text: &str) -> Result<Name, StoreError> {
+    Name::new(text).map_err(|error| {
+        StoreError::not_done(
+            StoreErrorKind::Corrupt,
+            "the database holds a name Leasehold never writes: was it edited by hand?",
+        )
+        .with_source(error)
+    })
 }

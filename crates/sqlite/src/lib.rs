@@ -45,12 +45,13 @@
 //! # Map
 //!
 //! One module per operation: `acquire`, `renew`, `release`, `inspect`. Each is a function from a
-//! step (one transaction at one moment) to a response.
+//! step (one transaction at one moment) to a response. `documents` has all operations on documents.
 //!
 //! - `backend`: the `Store` implementation, which sends each operation to a worker, and `sqlite:` for the registry
 //! - `worker`: a thread with its own connection and two priorities
 //! - `connection`, `transaction`, `step`: open the file and run one step on it
 //! - `lease`, `waiter`, `counter`, `purge`: the rows, and the removal of expired ones
+//! - `document_rows`: the same of documents, and their clock
 //! - `schema`, `boot`, `filesystem`: whether this file and place can be used
 //! - `wake`, `wake_socket`: wake-up hints between processes
 //! - `busy_timeout`, `writer_watch`: how long a step waits for the write lock,
@@ -68,6 +69,8 @@ mod boot;
 mod busy_timeout;
 mod connection;
 mod counter;
+mod document_rows;
+mod documents;
 mod error;
 mod examine;
 mod filesystem;

@@ -19,9 +19,9 @@ use leasehold_core::store::{StoreError, StoreErrorKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Waits for the disk at checkpoints, and whenever a fence is ahead of the wall clock. A
-    /// power cut may lose the last steps. Their leases end with the boot anyway, and the time
-    /// in the fence keeps it growing.
+    /// Waits for the disk at checkpoints, after each change of a document, and whenever a fence is
+    /// ahead of the wall clock. A power cut may lose the last steps of leases. They end with the
+    /// boot anyway, and the time in the fence keeps it growing.
     #[default]
     Normal,
     /// Waits for the disk at every step. Choose it if the wall clock may be

@@ -17,7 +17,7 @@ use crate::step::Step;
 pub(crate) const PURGE_INTERVAL_STEPS: u32 = 32;
 
 /// Limit of rows that one purge checks in one table.
-const PURGE_BATCH_ROWS: i64 = 64;
+pub(crate) const PURGE_BATCH_ROWS: i64 = 64;
 
 /// Removes expired rows. The step's own `now` decides, so a live row cannot be removed.
 pub(crate) fn run(step: &Step<'_>) -> Result<(), StepError> {

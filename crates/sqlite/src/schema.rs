@@ -1,7 +1,8 @@
 //! The tables, and the checks that decide whether this process may use them.
 //!
 //! `leases`, `waiters` and `tombstones` belong to one boot. `fences` belongs to the file, and
-//! nothing ever deletes from it. Times are nanoseconds of the boot clock. Owners are stored as a
+//! nothing ever deletes from it; `documents` and `document_state` belong to the file too. Times of leases are
+//! nanoseconds of the boot clock. Owners are stored as a
 //! hash of their token, so a copy of the file gives no right to renew or release. The view `locks`
 //! is for people and shows wall-clock times.
 
@@ -72,15 +73,36 @@ const CREATE_TABLES: &str = "
         ORDER BY name;
 ";
 
+/// Came later. The schema version stayed the same, so that older versions of this program still open the file: they
+/// use only the tables above.
+const CREATE_DOCUMENT_TABLES: &str = "
+    CREATE TABLE documents (
+        name       TEXT PRIMARY KEY,
+        version    INTEGER NOT NULL,
+        expires_us INTEGER,               -- the documents' clock; NULL if it does not expire
+        value      TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX documents_by_expiry ON documents (expires_us) WHERE expires_us IS NOT NULL;
+
+    CREATE TABLE document_state (
+        id        INTEGER PRIMARY KEY CHECK (id = 1),
+        boot      TEXT NOT NULL,          -- the boot for which the offset holds
+        offset_us INTEGER NOT NULL,       -- the documents' clock minus the boot clock
+        last      INTEGER NOT NULL        -- the highest version of all documents; only grows
+    ) STRICT;
+";
+
 #[derive(Debug, PartialEq, Eq)]
 enum SchemaState {
     /// No tables yet.
     Empty,
+    /// Made by an older version of this program.
+    WithoutDocuments,
     /// Has the tables above.
     Current,
 }
 
-/// Creates the tables if the file is empty; refuses a newer schema and other programs' files. Safe
+/// Creates the tables that are missing; refuses a newer schema and other programs' files. Safe
 /// when several processes do it at once.
 pub(crate) fn ensure_tables(db: &Connection) -> Result<(), StepError> {
     // Read all marks in one snapshot: another process may be creating the tables right now.
@@ -94,10 +116,14 @@ pub(crate) fn ensure_tables(db: &Connection) -> Result<(), StepError> {
     db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
     let step = Transaction::begin(db, TransactionKind::Write)?;
     // Check again under the write lock: another process may have created the tables meanwhile.
-    if read_schema_state(db)? == SchemaState::Empty {
+    let found = read_schema_state(db)?;
+    if found == SchemaState::Empty {
         db.execute_batch(CREATE_TABLES)?;
         db.pragma_update(None, "application_id", APPLICATION_ID)?;
         db.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    }
+    if found != SchemaState::Current {
+        db.execute_batch(CREATE_DOCUMENT_TABLES)?;
     }
     step.commit()?;
     Ok(())
@@ -147,7 +173,10 @@ fn read_schema_state(db: &Connection) -> Result<SchemaState, StepError> {
     let (application, version) = (mark("application_id")?, mark("user_version")?);
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     match (application, version, tables) {
-        (APPLICATION_ID, SCHEMA_VERSION, _) => Ok(SchemaState::Current),
+        (APPLICATION_ID, SCHEMA_VERSION, _) if db.table_exists(None, "document_state")? => {
+            Ok(SchemaState::Current)
+        }
+        (APPLICATION_ID, SCHEMA_VERSION, _) => Ok(SchemaState::WithoutDocuments),
         (0, 0, 0) => Ok(SchemaState::Empty),
         (APPLICATION_ID, newer, _) => Err(StoreError::not_done(
             StoreErrorKind::Misconfigured,

@@ -81,7 +81,12 @@ impl Deref for Step<'_> {
 /// The owner hash of a token: half of its SHA-256 in hex. The file stores it and wake-ups are
 /// addressed to it; the token cannot be recovered from it.
 pub(crate) fn owner_hash(token: &Token) -> String {
-    let hash = Sha256::digest(token.expose().as_bytes());
+    short_hash(token.expose())
+}
+
+/// Half of the SHA-256 of a text, in hex.
+pub(crate) fn short_hash(text: &str) -> String {
+    let hash = Sha256::digest(text.as_bytes());
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
     hash.iter().take(16).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -1,24 +1,33 @@
-//! Wakes waiters in other processes when a lease is handed over to them.
+//! Wakes waiters in other processes when a lease is handed over to them, and followers of documents
+//! when one changes.
 //!
 //! Every store value that listens has a Unix datagram socket in a folder beside the database
 //! (`<file>.wake/`). The rows of its waiters carry the socket's name. The releasing process sends
 //! the waiter's owner hash there. A datagram is a hint: if it is lost, the waiter gets its lease
 //! with its next poll. A socket that refuses connections means that its process is dead.
 //!
+//! Followers of documents have no rows: a hash of the document's name goes to every socket in the folder.
+//!
 //! Sockets are opened through `/proc/self/fd/<folder>/<name>`. A socket address has at most 108
 //! bytes, but a database may have a longer path, or another path in another container.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use leasehold_core::Name;
 use leasehold_core::rng::SharedRandom;
-use leasehold_core::store::WakeRegistry;
+use leasehold_core::store::{WakeListener, WakeRegistry};
 use rustix::fs::{Mode, OFlags};
 
+use crate::step;
 use crate::wake_socket::WakeSocket;
+
+/// Limit of processes that a change of a document notifies. Followers in others find it by reading.
+const MAX_NOTIFIED_PROCESSES: usize = 1024;
 
 /// How a release reaches the waiter it hands the lease to.
 #[derive(Debug)]
@@ -36,7 +45,7 @@ pub(crate) enum Route {
 /// A wake-up to send after the hand-over is committed.
 #[derive(Debug)]
 pub(crate) struct PendingWake {
-    /// Owner hash of the waiter.
+    /// Owner hash of the waiter, or the key of a document.
     owner: String,
     /// Resolved during the step, so that no lease is handed to a dead process.
     route: Route,
@@ -113,6 +122,26 @@ impl WakeSender {
         connect_or_remove(&self.folder, address)
     }
 
+    /// Subscribes to the changes of one document.
+    pub(crate) fn follow(&self, document: &Name) -> WakeListener {
+        self.ensure_socket();
+        self.wakers.listen_in_group(&document_key(document))
+    }
+
+    /// Notifies all followers of a document in all processes, best effort.
+    pub(crate) fn notify_followers(&self, document: &Name) {
+        let key = document_key(document);
+        self.wakers.wake_group(&key);
+        // Without the folder, no process listens.
+        let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
+        for entry in entries.take(MAX_NOTIFIED_PROCESSES).flatten() {
+            let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+            if let (true, Some(address)) = (is_socket, entry.file_name().to_str()) {
+                self.send(&PendingWake::new(key.clone(), self.route(address)));
+            }
+        }
+    }
+
     /// Sends a wake-up, best effort.
     pub(crate) fn send(&self, wake: &PendingWake) {
         match &wake.route {
@@ -125,6 +154,11 @@ impl WakeSender {
             Route::Dead | Route::Unknown => {}
         }
     }
+}
+
+/// The wake-up message of a document. No token contains a space, so it differs from every owner hash.
+fn document_key(document: &Name) -> String {
+    step::short_hash(&format!("document {}", document.as_str()))
 }
 
 /// Connects to a socket in the folder. Removes it if its process is dead.

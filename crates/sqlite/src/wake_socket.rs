@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::wake::{connect_or_remove, open_folder, short_socket_path};
 
-/// A wake-up message is the owner hash of a token: this many hex digits.
+/// A wake-up message is the owner hash of a token, or the hash of a document's name: this many hex digits.
 const WAKE_MESSAGE_BYTES: usize = 32;
 
 /// Limit of folder entries that a new socket checks for remains of dead processes.
@@ -85,9 +85,10 @@ fn deliver_wakeups(socket: &UnixDatagram, ended: &UnixStream, wakers: &WakeRegis
         }
         if message
             && let Ok(WAKE_MESSAGE_BYTES) = socket.recv(&mut letter)
-            && let Some(Ok(owner)) = letter.get(..WAKE_MESSAGE_BYTES).map(std::str::from_utf8)
+            && let Some(Ok(key)) = letter.get(..WAKE_MESSAGE_BYTES).map(std::str::from_utf8)
+            && !wakers.wake(key)
         {
-            wakers.wake(owner);
+            wakers.wake_group(key);
         }
     }
 }

@@ -9,6 +9,7 @@
 mod boot;
 mod cleanup;
 mod crash;
+mod documents;
 mod examine;
 mod failure;
 mod fence;

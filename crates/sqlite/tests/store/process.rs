@@ -9,6 +9,7 @@ use std::time::Duration;
 use leasehold_core::store::{AcquireResponse, Store};
 use leasehold_sqlite::{SqliteOptions, SqliteStore};
 
+use crate::documents;
 use crate::fixture::TestClient;
 
 const ROLE_VARIABLE: &str = "LEASEHOLD_TEST_ROLE";
@@ -123,6 +124,8 @@ fn role() {
             "open" => open(&file).await,
             "fill" => fill(&file).await,
             "refused" => refused(&file),
+            "count" => count(&file).await,
+            "follow" => documents::follow(&file, send_message).await,
             other => panic!("no role {other}"),
         }
     });
@@ -200,6 +203,15 @@ async fn fill(file: &str) {
             return;
         }
     }
+}
+
+/// Adds to the document `counter`, after a line on stdin.
+async fn count(file: &str) {
+    let store = SqliteStore::open(SqliteOptions::new(file)).unwrap();
+    send_message("ready");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    documents::count(&store).await;
+    send_message("counted");
 }
 
 /// Fails to open the file; prints the error.
