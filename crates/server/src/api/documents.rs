@@ -121,6 +121,7 @@ pub(crate) async fn list(
     };
     let mut query = DocumentQuery::new(check_prefix(which.prefix)?, SCAN_PAGE);
     query.after = which.after.map(|after| Name::new(&after)).transpose()?;
+    let _share = app.take_list_share(&who)?;
     let mut list = DocumentListView { documents: Vec::new(), truncated: false };
     let (mut bytes, mut scanned) = (0, 0);
     loop {
