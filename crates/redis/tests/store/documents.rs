@@ -14,6 +14,7 @@ use crate::fixture::{
     CALL_TIMEOUT, eventually, expect_busy, expect_granted, name, open, queue_request, raw_connection,
     run_command, server, token,
 };
+use crate::proxy::{Fault, Proxy};
 
 /// The largest version: the last integer that the scripts can count to.
 const MAX_VERSION: u64 = (1 << 53) - 1;
@@ -184,6 +185,20 @@ async fn r11_out_of_memory_refuses_writes_and_serves_reads_and_deletions() {
 }
 
 #[tokio::test]
+async fn r12_a_primary_that_accepts_no_writes_is_still_read() {
+    let server = server().await;
+    let (store, mut cli) = (open(&server.url()), raw_connection(&server).await);
+    let version = put(&store, "policy", "a").await;
+    let _: () = run_command(&mut cli, "CONFIG SET min-replicas-to-write 1").await;
+    let failure = write_error(&store, "policy").await;
+    assert!(!failure.unknown && failure.kind == StoreErrorKind::Overloaded, "{failure}");
+    assert_eq!(read(&store, "policy").await.unwrap().version, version);
+    assert_eq!(list(&store, &DocumentQuery::new("", 10)).await, (vec!["policy".to_owned()], false));
+    let refused = delete(&store, "policy", ExpectedVersion::Absent).await;
+    assert!(matches!(refused, DocumentOutcome::Conflict(Some(_))), "{refused:?}");
+}
+
+#[tokio::test]
 async fn expired_documents_are_removed_by_later_changes_and_listings() {
     let server = server().await;
     let (store, mut cli) = (open(&server.url()), raw_connection(&server).await);
@@ -340,6 +355,47 @@ async fn evicted_and_foreign_documents() {
     }
     put(&store, "c", "ours").await;
     assert_eq!(read(&store, "c").await.unwrap().value, "ours");
+}
+
+#[tokio::test]
+async fn r03_a_change_without_a_reply_is_unknown_and_a_read_is_not() {
+    let server = server().await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
+    let (store, direct) = (open(&proxy.url()), open(&server.url()));
+    put(&store, "policy", "a").await;
+    proxy.set_fault(Fault::CutOnce);
+    let failure = write_error(&store, "policy").await;
+    assert!(failure.unknown && failure.kind == StoreErrorKind::Unreachable, "{failure}");
+    // It was applied: the caller finds its own value.
+    eventually("the write arrived", || async { read(&direct, "policy").await.unwrap().value == "x" }).await;
+    for operation in ["read", "list"] {
+        // Over an open connection, so that the request is sent.
+        read(&store, "policy").await;
+        proxy.set_fault(Fault::CutOnce);
+        let failure = if operation == "read" {
+            Documents::read(&*store, &name("policy"), CALL_TIMEOUT).await.unwrap_err()
+        } else {
+            Documents::list(&*store, &DocumentQuery::new("", 1), CALL_TIMEOUT).await.unwrap_err()
+        };
+        assert!(!failure.unknown && failure.kind == StoreErrorKind::Unreachable, "{operation}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_starts_within_the_prefix() {
+    let server = server().await;
+    let store = open(&server.url());
+    for at in ["a", "b", "h", "h:1", "h:2", "i"] {
+        put(&store, at, "x").await;
+    }
+    for (after, wanted) in [("a", &["h:1", "h:2"][..]), ("h:1", &["h:2"]), ("h:2", &[]), ("i", &[])] {
+        let (names, truncated) = list(&store, &DocumentQuery::new("h:", 9).after(name(after))).await;
+        assert_eq!(
+            (names.as_slice(), truncated),
+            (&wanted.iter().map(ToString::to_string).collect::<Vec<_>>()[..], false),
+            "{after}"
+        );
+    }
 }
 
 #[tokio::test]
