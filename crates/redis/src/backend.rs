@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::clock::Clock;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, Backend, BackendInfo, Capabilities, Examination, LeaseList, Promise,
-    PromiseReport, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store,
+    AcquireRequest, AcquireResponse, Backend, BackendInfo, Capabilities, Documents, Examination, LeaseList,
+    Promise, PromiseReport, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, SharedStore, Store,
     StoreError, StoreLocation, WakeListener, redact,
 };
 use leasehold_core::testbed::SimProfile;
@@ -25,7 +25,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities::new("redis", Promise
     .with_list()
     .with_queue()
     .with_cross_process()
-    .with_fence_survives_loss();
+    .with_fence_survives_loss()
+    .with_documents(true);
 
 /// Leases on one Redis or Valkey server.
 ///
@@ -40,7 +41,7 @@ pub struct RedisStore {
 pub(crate) struct Context {
     connector: Arc<Connector>,
     // A separate connection per kind of request: a blocked one must not delay renewals.
-    /// For acquire, inspect, list and promise.
+    /// For acquire, inspect, list, promise and documents.
     pub(crate) request_slot: ConnectionSlot,
     /// For renew and release only.
     pub(crate) renewal_slot: ConnectionSlot,
@@ -80,6 +81,10 @@ impl RedisStore {
                 connector,
             },
         })
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 }
 
@@ -138,6 +143,10 @@ impl Store for RedisStore {
 
     fn listen(&self, _name: &Name, token: &Token) -> WakeListener {
         self.context.wake_subscription.listen(token)
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        Some(self)
     }
 
     async fn promise(&self, within: Duration) -> Result<PromiseReport, StoreError> {

@@ -96,6 +96,24 @@ impl KeyMap {
             .collect()
     }
 
+    /// The key prefix of names that no rule matches. Stores with different ones share no document.
+    fn default_prefix(&self) -> &str {
+        self.rules.last().map_or(DEFAULT_PREFIX, |rule| &rule.key_prefix)
+    }
+
+    /// The keys of all documents, all in one hash slot: the documents, their names, when they
+    /// expire, and the last version. A document's name is in none of them.
+    pub(crate) fn document_keys(&self) -> [String; 4] {
+        ["docs:{", "docs-names:{", "docs-expiry:{", "docs-version:{"]
+            .map(|kind| tagged_key(kind, self.default_prefix(), ""))
+    }
+
+    /// The channel of changes of documents; the name is the message. Covered by the user's right to
+    /// the channels of clients.
+    pub(crate) fn document_channel(&self) -> String {
+        tagged_key("wake:docs:{", self.default_prefix(), "")
+    }
+
     /// All keys of a name.
     pub(crate) fn lock_keys(&self, name: &Name) -> LockKeys {
         let lock = self.key(name);

@@ -33,9 +33,10 @@
 //! - `backend`: the `Store` implementation, and `redis://` for the registry
 //! - `options`: the URL and its parameters
 //! - `keys`, `slot`, `value`: names to keys, hash slots, and the value of a lock's key
-//! - `script` and its four Lua files: each operation as the server runs it
+//! - `script` and its five Lua files: each operation as the server runs it
 //! - `acquire`, `renew`, `release`, `inspect`, `promise`: one module per operation
-//! - `wake`: the subscription that wakes waiters
+//! - `documents`: small named records beside the locks
+//! - `wake`: the subscription that wakes waiters and followers of documents
 //! - `connection`: connections, deadlines and reconnecting
 //! - `error`: which server error means that nothing was done
 //! - `examine`: findings about a server, for `leasehold doctor`
@@ -48,6 +49,7 @@
 mod acquire;
 mod backend;
 mod connection;
+mod documents;
 mod error;
 mod examine;
 mod inspect;

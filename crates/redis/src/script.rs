@@ -1,4 +1,4 @@
-//! The four Lua scripts, sent by hash, and once in full if the server does not have them.
+//! The five Lua scripts, sent by hash, and once in full if the server does not have them.
 //!
 //! A server's script cache is volatile: restart, fail-over and `SCRIPT FLUSH` empty it
 //! (hazard R1). `NOSCRIPT` means *definitely not executed*, so sending the full text
@@ -23,6 +23,8 @@ static RELEASE_SCRIPT: LazyLock<redis::Script> =
     LazyLock::new(|| redis::Script::new(include_str!("script/release.lua")));
 static INSPECT_SCRIPT: LazyLock<redis::Script> =
     LazyLock::new(|| redis::Script::new(include_str!("script/inspect.lua")));
+static DOCUMENTS_SCRIPT: LazyLock<redis::Script> =
+    LazyLock::new(|| redis::Script::new(include_str!("script/documents.lua")));
 
 /// One call of a script. Has no `Debug`, because its arguments contain tokens.
 pub(crate) struct ScriptCall<'a> {
@@ -47,6 +49,10 @@ impl<'a> ScriptCall<'a> {
 
     pub(crate) fn inspect(keys: Vec<&'a str>) -> Self {
         Self::new(&INSPECT_SCRIPT, include_str!("script/inspect.lua"), keys, Vec::new())
+    }
+
+    pub(crate) fn documents(keys: Vec<&'a str>, args: Vec<&'a str>) -> Self {
+        Self::new(&DOCUMENTS_SCRIPT, include_str!("script/documents.lua"), keys, args)
     }
 
     fn new(

@@ -3,6 +3,8 @@
 //! A release that hands over publishes to the channel of the next waiter's client. Each store
 //! value has one subscriber connection, opened for the first waiter. It is separate from the
 //! command connections, so that abandoning one of those does not cost the subscription.
+//! A change of a document publishes its name to one channel, to which a store value subscribes on
+//! the same connection once it follows a document.
 //! Messages are hints: they may be lost while the subscription is down (hazard R15), so all
 //! listeners are woken when it is up again.
 
@@ -13,8 +15,8 @@ use std::time::Duration;
 use leasehold_core::clock::ClockExt;
 use leasehold_core::rng::RandomExt;
 use leasehold_core::store::{WakeListener, WakeRegistry};
-use leasehold_core::types::Token;
-use redis::aio::SendError;
+use leasehold_core::types::{Name, Token};
+use redis::aio::{MultiplexedConnection, SendError};
 use redis::{PushInfo, PushKind};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
@@ -45,12 +47,23 @@ enum SubscriptionState {
     Failing,
 }
 
+/// Who gets the messages.
+#[derive(Debug, Default)]
+struct Listeners {
+    /// Waiters, by wake key.
+    wakers: Arc<WakeRegistry>,
+    /// Followers of documents, in a group for each name.
+    followers: Arc<WakeRegistry>,
+    /// A follower was added: the channel of documents is needed.
+    follower_added: Notify,
+}
+
 /// The wake-up subscription of one store value.
 pub(crate) struct WakeSubscription {
     connector: Arc<Connector>,
     /// Id of this store value's channel.
     client: String,
-    wakers: Arc<WakeRegistry>,
+    listeners: Arc<Listeners>,
     state: watch::Sender<SubscriptionState>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -60,7 +73,7 @@ impl WakeSubscription {
         Self {
             connector: Arc::clone(connector),
             client: format!("{:016x}", connector.options.random.bits()),
-            wakers: Arc::new(WakeRegistry::default()),
+            listeners: Arc::new(Listeners::default()),
             state: watch::Sender::new(SubscriptionState::Connecting),
             task: Mutex::new(None),
         }
@@ -69,7 +82,15 @@ impl WakeSubscription {
     /// A listener for this token; starts the subscription on first use.
     pub(crate) fn listen(&self, token: &Token) -> WakeListener {
         self.start();
-        self.wakers.listen(wake_key(token))
+        self.listeners.wakers.listen(wake_key(token))
+    }
+
+    /// A listener for changes of this document; starts the subscription on first use.
+    pub(crate) fn follow(&self, name: &Name) -> WakeListener {
+        self.start();
+        let listener = self.listeners.followers.listen_in_group(name.as_str());
+        self.listeners.follower_added.notify_one();
+        listener
     }
 
     /// Where to wake a waiter: this client's id and the waiter's wake key.
@@ -104,7 +125,7 @@ impl WakeSubscription {
             *task = Some(runtime.spawn(run_subscription(
                 Arc::clone(&self.connector),
                 format!("{}{}", channel_prefix(), self.client),
-                Arc::clone(&self.wakers),
+                Arc::clone(&self.listeners),
                 self.state.clone(),
             )));
         }
@@ -123,7 +144,7 @@ impl fmt::Debug for WakeSubscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ear")
             .field("state", &*self.state.borrow())
-            .field("wakers", &self.wakers)
+            .field("listeners", &self.listeners)
             .finish_non_exhaustive()
     }
 }
@@ -137,17 +158,23 @@ fn wake_key(token: &Token) -> String {
 async fn run_subscription(
     connector: Arc<Connector>,
     channel: String,
-    wakers: Arc<WakeRegistry>,
+    listeners: Arc<Listeners>,
     state: watch::Sender<SubscriptionState>,
 ) {
+    let documents_channel = connector.options.keys.document_channel();
     let mut pause = FIRST_RETRY_PAUSE;
     loop {
         let lost = Arc::new(Notify::new());
-        let (ring, gone) = (Arc::clone(&wakers), Arc::clone(&lost));
+        let (ring, gone, of_documents) =
+            (Arc::clone(&listeners), Arc::clone(&lost), documents_channel.clone());
         let hear = move |info: PushInfo| {
-            match (info.kind, info.data.get(1).and_then(as_text)) {
-                (PushKind::Message, Some(notifier)) => _ = ring.wake(notifier),
-                (PushKind::Disconnection, _) => gone.notify_one(),
+            let text = |at: usize| info.data.get(at).and_then(as_text);
+            match (info.kind, text(0), text(1)) {
+                (PushKind::Message, Some(channel), Some(name)) if channel == of_documents => {
+                    ring.followers.wake_group(name);
+                }
+                (PushKind::Message, _, Some(notifier)) => _ = ring.wakers.wake(notifier),
+                (PushKind::Disconnection, ..) => gone.notify_one(),
                 _ => {}
             }
             Ok::<(), SendError>(())
@@ -161,13 +188,16 @@ async fn run_subscription(
             done.map(|()| connection).map_err(|err| err.category().to_owned())
         });
         match subscribing.await {
-            Some(Ok(connection)) => {
+            Some(Ok(mut connection)) => {
                 pause = FIRST_RETRY_PAUSE;
                 state.send_replace(SubscriptionState::Subscribed);
                 // Messages published while the subscription was down are lost,
                 // so every waiter polls once.
-                wakers.wake_all();
-                lost.notified().await;
+                listeners.wakers.wake_all();
+                tokio::select! {
+                    () = lost.notified() => {}
+                    () = follow_documents(&mut connection, &documents_channel, &listeners) => {}
+                }
                 state.send_replace(SubscriptionState::Connecting);
                 drop(connection);
             }
@@ -182,4 +212,18 @@ async fn run_subscription(
         clock.sleep(connector.options.random.jitter(pause)).await;
         pause = (pause * 2).min(MAX_RETRY_PAUSE);
     }
+}
+
+/// Subscribes to changes of documents as soon as one is followed. Never returns. Apart from the client's own channel, so
+/// that a user without the right to this one still has its waiters woken.
+async fn follow_documents(connection: &mut MultiplexedConnection, channel: &str, listeners: &Listeners) {
+    while listeners.followers.is_empty() {
+        listeners.follower_added.notified().await;
+    }
+    match connection.subscribe(channel).await {
+        // Changes before this moment were not announced, so every follower reads once.
+        Ok(()) => listeners.followers.wake_all(),
+        Err(err) => tracing::debug!(why = err.category(), "not subscribed to documents; followers poll"),
+    }
+    std::future::pending().await
 }

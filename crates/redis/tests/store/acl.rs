@@ -2,12 +2,13 @@
 
 use leasehold_core::clock::{BootClock, Clock, run_until};
 use leasehold_core::store::{
-    AcquireResponse, ReleaseRequest, ReleaseResponse, RenewResponse, Store, StoreErrorKind,
+    AcquireResponse, DocumentOutcome, DocumentWrite, ReleaseRequest, ReleaseResponse, RenewResponse, Store,
+    StoreErrorKind,
 };
 
 use crate::fixture::{
     CALL_TIMEOUT, acquire_request, expect_busy, expect_granted, name, open, queue_request, raw_connection,
-    release, renew, renew_request, run_command, server, token,
+    release, renew, renew_request, run_command, server, token, use_all_of_documents,
 };
 
 /// The ACL line of the documentation, verbatim: the tests cover exactly what is printed there.
@@ -50,6 +51,7 @@ async fn r18_the_documented_user_can_do_everything_we_do() {
     ));
     let undo = ReleaseRequest::undo(name("a"), waiter);
     assert_eq!(other.release(&undo, CALL_TIMEOUT).await.unwrap(), ReleaseResponse::Released);
+    use_all_of_documents(&store, "a").await;
     store.promise(CALL_TIMEOUT).await.unwrap();
     // Also with `wait_replicas`: there are no replicas, and that is the only error.
     let waiting = open(&format!("{url}&wait_replicas=1"));
@@ -127,6 +129,27 @@ async fn without_publish_rights_locks_work_without_wakeups() {
     assert!(expect_busy(&store, &queue_request("a", &waiter)).await.queued);
     assert_eq!(release(&store, "a", &mine).await, ReleaseResponse::Released);
     expect_granted(&store, &queue_request("a", &waiter)).await;
+    let document = DocumentWrite::new(name("a"), "x");
+    let written = store.documents().unwrap().write(&document, CALL_TIMEOUT).await.unwrap();
+    assert!(matches!(written, DocumentOutcome::Changed(_)), "{written:?}");
+}
+
+/// A user that may not subscribe to the channel of documents: its waiters are woken all the same.
+#[tokio::test]
+async fn without_the_channel_of_documents_waiters_are_woken() {
+    let server = server().await;
+    let url = url_of_user(&server).await;
+    let channels = "ACL SETUSER locks resetchannels &lh1:wake:????????????????";
+    let _: () = run_command(&mut raw_connection(&server).await, channels).await;
+    let store = open(&url);
+    let _follower = store.documents().unwrap().watch(&name("policy"));
+    let (mine, waiter) = (token(), token());
+    expect_granted(&store, &acquire_request("a", &mine)).await;
+    let notifier = store.listen(&name("a"), &waiter);
+    assert!(expect_busy(&store, &queue_request("a", &waiter)).await.queued);
+    assert_eq!(release(&store, "a", &mine).await, ReleaseResponse::Released);
+    let clock = BootClock;
+    assert!(run_until(&clock, clock.now() + CALL_TIMEOUT, notifier.notified()).await.is_some());
 }
 
 #[tokio::test]

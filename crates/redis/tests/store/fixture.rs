@@ -8,8 +8,8 @@ use std::time::Duration;
 use leasehold_core::clock::{BootClock, Clock, ClockExt};
 use leasehold_core::rng::OsRandom;
 use leasehold_core::store::{
-    AcquireRequest, AcquireResponse, BusyLease, Grant, ReleaseRequest, ReleaseResponse, RenewRequest,
-    RenewResponse, Store,
+    AcquireRequest, AcquireResponse, BusyLease, DocumentOutcome, DocumentQuery, DocumentWrite,
+    ExpectedVersion, Grant, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, Store,
 };
 use leasehold_core::types::{Holder, Name, Token, Ttl};
 use leasehold_redis::testkit::RedisServer;
@@ -79,6 +79,24 @@ pub(crate) fn renew_request(text: &str, token: &Token, grant: Grant) -> RenewReq
 
 pub(crate) async fn renew(store: &RedisStore, renewal: RenewRequest) -> RenewResponse {
     store.renew(&[renewal], CALL_TIMEOUT).await.pop().unwrap().unwrap()
+}
+
+/// Every operation on documents, successful and refused.
+pub(crate) async fn use_all_of_documents(store: &RedisStore, at: &str) {
+    let (documents, at) = (store.documents().unwrap(), name(at));
+    let follower = documents.watch(&at);
+    let request = DocumentWrite::new(at.clone(), "x").with_ttl(TEST_TTL);
+    for request in [request, DocumentWrite::new(at.clone(), "y")] {
+        let written = documents.write(&request, CALL_TIMEOUT).await.unwrap();
+        assert!(matches!(written, DocumentOutcome::Changed(_)), "{written:?}");
+        follower.notified().await;
+    }
+    assert!(documents.read(&at, CALL_TIMEOUT).await.unwrap().document.is_some());
+    assert_eq!(documents.list(&DocumentQuery::new("", 9), CALL_TIMEOUT).await.unwrap().documents.len(), 1);
+    let refused = documents.delete(&at, ExpectedVersion::Absent, CALL_TIMEOUT).await.unwrap();
+    assert!(matches!(refused, DocumentOutcome::Conflict(Some(_))), "{refused:?}");
+    let deleted = documents.delete(&at, ExpectedVersion::Any, CALL_TIMEOUT).await.unwrap();
+    assert!(matches!(deleted, DocumentOutcome::Changed(1..)), "{deleted:?}");
 }
 
 /// A connection that does not belong to the store.

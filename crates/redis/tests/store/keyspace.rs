@@ -8,6 +8,7 @@ use leasehold_redis::testkit::RedisServer;
 use crate::fixture::{
     CALL_TIMEOUT, acquire_request, eventually, expect_busy, expect_granted, name, open, queue_request,
     raw_connection, release, renew, renew_request, run_command, server, server_with, token,
+    use_all_of_documents,
 };
 
 /// A cluster of one node that serves every slot.
@@ -44,6 +45,7 @@ async fn r02_a_node_of_a_cluster_takes_every_script() {
         assert_eq!(release(&store, text, &mine).await, ReleaseResponse::Released);
         let undo = ReleaseRequest::undo(name(text), waiter);
         assert_eq!(store.release(&undo, CALL_TIMEOUT).await.unwrap(), ReleaseResponse::Released);
+        use_all_of_documents(&store, text).await;
     }
 }
 

@@ -8,6 +8,7 @@
 mod acl;
 mod cost;
 mod data_loss;
+mod documents;
 mod faults;
 mod fences;
 mod fixture;
