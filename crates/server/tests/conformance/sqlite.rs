@@ -47,5 +47,6 @@ leasehold_conformance::taker!(async |url: String| open(&url));
 leasehold_conformance::suite! {
     time: Real,
     fixture: sqlite().await,
-    skips: [],
+    // A daemon sends no wake-ups for documents: followers read from time to time.
+    skips: ["documents::a_change_wakes_each_follower"],
 }
