@@ -9,11 +9,12 @@ use anyhow::{Context, ensure};
 
 use crate::process::{self, capture_all, words};
 
-/// Folders under `crates/`. Not `cli` and `drill`, which are programs, nor `supervise`, which is for them and for the plane.
-const CRATES: [&str; 13] = [
+/// Folders under `crates/`: the published libraries. Not `cli`, whose library is for its binary and its tests.
+const CRATES: [&str; 15] = [
     "advise",
     "conformance",
     "core",
+    "drill",
     "fence",
     "http",
     "leasehold",
@@ -22,6 +23,7 @@ const CRATES: [&str; 13] = [
     "redis",
     "server",
     "sqlite",
+    "supervise",
     "trace",
     "wire",
 ];

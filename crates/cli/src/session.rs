@@ -77,7 +77,7 @@ impl StoreSession {
 
     /// What core's drivers need: the store, time and randomness.
     pub(crate) fn driver_io(&self) -> DriverIo {
-        DriverIo { store: Arc::clone(&self.store), clock: BootClock::shared(), random: OsRandom::shared() }
+        DriverIo::new(Arc::clone(&self.store), BootClock::shared(), OsRandom::shared())
     }
 
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {

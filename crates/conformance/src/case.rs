@@ -15,6 +15,7 @@ pub type CaseResult = anyhow::Result<()>;
 
 /// A capability that a case requires of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Need {
     /// The store sets [`Capabilities::list`].
     List,
@@ -61,6 +62,7 @@ pub type Body = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = CaseR
 
 /// One case of the suite.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Case {
     /// `module::case`, the name of the test.
     pub id: &'static str,
@@ -139,6 +141,7 @@ pub fn skipped_case_ids(capabilities: &Capabilities) -> Vec<&'static str> {
 
 /// The clock that a suite runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Time {
     /// The runtime's paused clock: it jumps to the next timer when no task is ready.
     Virtual,

@@ -36,6 +36,7 @@ pub fn long_ttl() -> Ttl {
 
 /// One token on one name of one store.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TestClient {
     /// The store that receives the requests.
     pub store: SharedStore,
@@ -47,6 +48,7 @@ pub struct TestClient {
 
 /// A grant as the cases use it.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct TestGrant {
     /// The grant's fence.
     pub fence: Fence,

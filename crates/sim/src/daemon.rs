@@ -135,8 +135,9 @@ impl SimDaemon {
         match lock_status(&self.status).ended {
             // Holds are left out because the next daemon resumes them. Work that is not due yet is left
             // out because a shutdown does not wait for it.
-            Some((at, left)) if at < since + SHUTDOWN_TIME => {
-                PendingWork { holds: 0, deferred_undos: 0, ..left }
+            Some((at, mut left)) if at < since + SHUTDOWN_TIME => {
+                (left.holds, left.deferred_undos) = (0, 0);
+                left
             }
             _ => PendingWork::default(),
         }

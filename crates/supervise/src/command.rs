@@ -8,6 +8,7 @@ use leasehold_core::policy::Class;
 
 /// A command and the way it is supervised.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct CommandSpec {
     /// The program and its arguments.
     pub argv: Vec<OsString>,
@@ -27,8 +28,25 @@ pub struct CommandSpec {
     pub sole: bool,
 }
 
+impl CommandSpec {
+    /// A command with the environment and the streams of this process, without a guardian.
+    #[must_use]
+    pub fn new(argv: Vec<OsString>, grace: Duration) -> Self {
+        Self {
+            argv,
+            environment: Vec::new(),
+            inherited: None,
+            streams: Streams::Inherited,
+            grace,
+            helper: None,
+            sole: false,
+        }
+    }
+}
+
 /// The standard streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Streams {
     /// The streams of this process.
     Inherited,

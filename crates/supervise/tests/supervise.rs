@@ -28,15 +28,8 @@ async fn acquire(locks: &Locks, name: &str) -> Hold {
 }
 
 async fn start<'a>(script: &str, hold: &'a Hold, resources: &'a [Hold]) -> (RunningCommand<'a>, Controls) {
-    let spec = CommandSpec {
-        argv: ["sh", "-c", script].map(Into::into).to_vec(),
-        environment: Vec::new(),
-        inherited: None,
-        streams: Streams::Captured,
-        grace: GRACE,
-        helper: None,
-        sole: false,
-    };
+    let mut spec = CommandSpec::new(["sh", "-c", script].map(Into::into).to_vec(), GRACE);
+    spec.streams = Streams::Captured;
     match HeldCommand::prepare(&spec, hold, resources).await.unwrap() {
         PrepareOutcome::Held(held) => held.start(),
         PrepareOutcome::Late(end) => panic!("{end:?}"),

@@ -7,9 +7,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use leasehold::{Hold, ReleaseOutcome, StoreUrl};
-use leasehold_supervise::{
-    CommandEnd, CommandSpec, Controls, HeldCommand, PrepareOutcome, Streams, was_stopped,
-};
+use leasehold_supervise::{CommandEnd, CommandSpec, Controls, HeldCommand, PrepareOutcome, was_stopped};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::event_printer::EventPrinter;
@@ -48,19 +46,14 @@ async fn start_and_watch(
     signals: &mut Signals,
     printer: &mut EventPrinter,
 ) -> anyhow::Result<CommandEnd> {
-    let spec = CommandSpec {
-        argv: run.argv,
-        environment: vec![
-            ("LEASEHOLD_CLASS", hold.class().into()),
-            ("LEASEHOLD_HOLDER", run.holder.into()),
-            ("LEASEHOLD_STORE", run.store.expose().into()),
-        ],
-        inherited: None,
-        streams: Streams::Inherited,
-        grace: run.grace,
-        helper: Some(HELPER_PROGRAM.into()),
-        sole: true,
-    };
+    let mut spec = CommandSpec::new(run.argv, run.grace);
+    spec.environment = vec![
+        ("LEASEHOLD_CLASS", hold.class().into()),
+        ("LEASEHOLD_HOLDER", run.holder.into()),
+        ("LEASEHOLD_STORE", run.store.expose().into()),
+    ];
+    spec.helper = Some(HELPER_PROGRAM.into());
+    spec.sole = true;
     let held = match HeldCommand::prepare(&spec, hold, []).await? {
         PrepareOutcome::Held(held) => held,
         PrepareOutcome::Late(end) => return Ok(end),

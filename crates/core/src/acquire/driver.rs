@@ -17,6 +17,7 @@ use crate::store::{
 
 /// The outside world of a driver: the store, time and randomness.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct DriverIo {
     /// Receives the requests.
     pub store: SharedStore,
@@ -26,8 +27,17 @@ pub struct DriverIo {
     pub random: SharedRandom,
 }
 
+impl DriverIo {
+    /// The outside world of a driver.
+    #[must_use]
+    pub fn new(store: SharedStore, clock: SharedClock, random: SharedRandom) -> Self {
+        Self { store, clock, random }
+    }
+}
+
 /// The decision of [`AcquireHooks::admit`] about one request.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum CallAdmission<P> {
     /// Send the request. The permit is dropped when the call ends.
     Admitted(P),

@@ -30,6 +30,7 @@ pub(crate) enum KeeperCommand {
 
 /// The work that a keeper has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct PendingWork {
     /// Holds whose work is not finished.
     pub holds: usize,

@@ -234,6 +234,7 @@ impl TestbedSetup {
 /// A command in front of a server's own: it prepares something and then execs the server, as `env`
 /// does. A wrapper that did not exec would leave the server behind.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ProcessWrapper {
     /// The words before the server's command.
     pub prefix: Vec<OsString>,
@@ -241,6 +242,14 @@ pub struct ProcessWrapper {
     pub on_start: Option<fn(u32)>,
     /// Called with the id of each started process that has ended.
     pub on_exit: Option<fn(u32)>,
+}
+
+impl ProcessWrapper {
+    /// Puts these words before the server's command.
+    #[must_use]
+    pub fn new(prefix: Vec<OsString>) -> Self {
+        Self { prefix, ..Self::default() }
+    }
 }
 
 /// A random share of a duration, from `least` to `most` per cent.

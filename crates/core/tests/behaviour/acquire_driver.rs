@@ -80,7 +80,7 @@ impl AcquireHooks for TestHooks {
 fn memory_store() -> (FaultyStore, DriverIo) {
     let clock = RuntimeClock::shared();
     let faulty = FaultyStore::new(Arc::new(MemoryStore::new(Arc::clone(&clock))), Arc::clone(&clock));
-    let io = DriverIo { store: faulty.store(), clock, random: SeededRandom::shared(7) };
+    let io = DriverIo::new(faulty.store(), clock, SeededRandom::shared(7));
     (faulty, io)
 }
 

@@ -34,7 +34,8 @@ async fn a_late_request_after_an_abandoned_lease_is_refused() {
     assert_eq!(hold.release().await, ReleaseOutcome::Skipped);
     run_ready_tasks().await;
     // The lease is not released while it is still valid.
-    let later = PendingWork { deferred_undos: 1, ..PendingWork::default() };
+    let mut later = PendingWork::default();
+    later.deferred_undos = 1;
     assert_eq!(a.pending().await, later);
     assert!(fixture.live_lease("job:1").await.is_some());
     while fixture.live_lease("job:1").await.is_some() {

@@ -25,7 +25,7 @@ fn unanswering_store(
     let class = PolicyBook::builtin().class("approval", clock.now()).unwrap();
     let token = Token::fresh(&Holder::new("me").unwrap(), "approval", &*SeededRandom::shared(7));
     let undo = ReleaseDriver::new(request(Name::new("job:1").unwrap(), token), class);
-    let io = DriverIo { store: faulty.store(), clock, random: SeededRandom::shared(7) };
+    let io = DriverIo::new(faulty.store(), clock, SeededRandom::shared(7));
     (faulty, io, undo)
 }
 

@@ -65,7 +65,7 @@ fn an_unmarked_store_says_how_to_allow_a_drill() {
 
 #[test]
 fn a_setup_and_a_description_have_what_they_were_given() {
-    let wrapper = ProcessWrapper { prefix: vec!["env".into()], ..ProcessWrapper::default() };
+    let wrapper = ProcessWrapper::new(vec!["env".into()]);
     let setup = TestbedSetup::new("/f", "n").with_wrapper(wrapper).with_durability();
     assert_eq!((setup.folder.as_os_str(), &*setup.name, setup.durable), ("/f".as_ref(), "n", true));
     assert_eq!(setup.wrapper.prefix, ["env"]);

@@ -22,6 +22,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The store to drill.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum DrillStore {
     /// Each run starts one of its own.
     ThrowAway(&'static dyn TestbedFactory),

@@ -86,7 +86,7 @@ impl DrillTestbed {
         let server: Arc<dyn Testbed> = match store {
             DrillStore::External(given) => given.testbed(),
             DrillStore::ThrowAway(factory) => {
-                let mut wrapper = ProcessWrapper { prefix: program.binding_prefix(), ..Default::default() };
+                let mut wrapper = ProcessWrapper::new(program.binding_prefix());
                 if fake_clock && info.can(TestbedAbility::ServerClock) {
                     let clock = FakeWallClock::new(dir.path(), "server-clock")?;
                     wrapper.prefix.extend(clock.command_prefix());

@@ -54,6 +54,7 @@ impl WorkerProgram {
 
 /// How a worker ended after it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WorkerExit {
     /// With exit status 0.
     Clean,

@@ -7,6 +7,7 @@ use crate::history::{ClientEvent, RecordedOutcome, RecordedRelease, WriteOutcome
 
 /// The terms of a class. Durations are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClassTerms {
     /// How long the store keeps a lease.
     pub ttl: u64,
@@ -20,6 +21,7 @@ pub struct ClassTerms {
 
 /// What a holder believed when it checked its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HoldClaim {
     /// When it checked.
     pub at: u64,
@@ -33,6 +35,7 @@ pub struct HoldClaim {
 
 /// A write to the target, as its writer knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TargetWrite {
     /// The client's number of the write.
     pub number: u64,
@@ -46,6 +49,7 @@ pub struct TargetWrite {
 
 /// What the caller of the work received at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkReport {
     /// When it received it.
     pub at: u64,
@@ -57,6 +61,7 @@ pub struct WorkReport {
 
 /// One acquire and its consequences.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Attempt<'a> {
     /// The client that asked.
     pub who: &'a str,
@@ -115,6 +120,7 @@ impl Attempt<'_> {
 
 /// A lease that the store granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GrantedLease<'a> {
     /// The lock's name.
     pub name: &'a str,
@@ -132,6 +138,7 @@ pub struct GrantedLease<'a> {
 
 /// A write that the target applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AppliedWrite<'a> {
     /// When the target was read.
     pub at: u64,

@@ -13,6 +13,7 @@ const DEFAULT_SLACK_NANOS: u64 = 1_000_000_000;
 
 /// A history, indexed by client, acquire and time.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct HistoryIndex<'a> {
     /// The terms of each class and client from each moment on, because a policy may change while in use.
     /// The empty client name holds the terms recorded by any client.

@@ -35,6 +35,7 @@ pub struct Finding {
 
 /// The oracle's result for a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Judgement {
     /// In order of time; at most [`MAX_FINDINGS`] of each invariant.
     pub findings: Vec<Finding>,

@@ -66,6 +66,7 @@ impl PlaneDrillOptions {
 
 /// A fault of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PlaneFault {
     /// Killed with -9, and started again.
     Kill,
@@ -77,6 +78,7 @@ pub enum PlaneFault {
 
 /// The result of a drill.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PlaneVerdict {
     /// Whether every promise was kept.
     pub kept: bool,

@@ -48,7 +48,7 @@ impl PlaneTestbed {
             (None, Some(temporary)) => temporary.path().to_path_buf(),
             (None, None) => anyhow::bail!("there is no folder"),
         };
-        let wrapper = ProcessWrapper { prefix: program.binding_prefix(), ..ProcessWrapper::default() };
+        let wrapper = ProcessWrapper::new(program.binding_prefix());
         let setup = TestbedSetup::new(&folder, "plane").with_wrapper(wrapper);
         let start = async |kind: &'static dyn TestbedFactory| {
             anyhow::Ok(Arc::<dyn Testbed>::from(kind.start(setup.clone()).await?))

@@ -7,6 +7,7 @@ use super::error::Error;
 
 /// The direction of a connection that a toxic affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum StreamDirection {
     /// From the client to the server: requests.
     Upstream,

@@ -58,6 +58,7 @@ pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A named drill.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Scenario {
     /// Its name on the command line.
     pub name: &'static str,

@@ -11,6 +11,7 @@ use crate::oracle::{Judgement, judge};
 
 /// A promise of the class in this situation, and what happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PromiseCheck {
     /// The promise, as a sentence.
     pub what: String,
@@ -24,6 +25,7 @@ pub struct PromiseCheck {
 
 /// The outcome of a drill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// Every promise was kept.
     Clean,

@@ -66,15 +66,11 @@ impl CommandExecutor {
         ];
         // Kept until the command has ended.
         let _input = CommandInput::prepare(job, &resources.fences(), &mut environment)?;
-        let spec = CommandSpec {
-            argv: argv.iter().map(Into::into).collect(),
-            environment,
-            inherited: Some(inherited_variables(&self.pass_env)),
-            streams: Streams::Captured,
-            grace,
-            helper: self.helper.clone(),
-            sole: false,
-        };
+        let mut spec = CommandSpec::new(argv.iter().map(Into::into).collect(), grace);
+        spec.environment = environment;
+        spec.inherited = Some(inherited_variables(&self.pass_env));
+        spec.streams = Streams::Captured;
+        spec.helper.clone_from(&self.helper);
         let cannot_start = |error| format!("{program} cannot be started: {error}");
         let held = match HeldCommand::prepare(&spec, hold, resources.holds()).await.map_err(cannot_start)? {
             PrepareOutcome::Held(held) => held,

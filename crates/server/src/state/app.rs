@@ -185,11 +185,7 @@ impl App {
 
     /// What core's drivers need: the store, time and randomness.
     pub(crate) fn driver_io(&self) -> DriverIo {
-        DriverIo {
-            store: Arc::clone(self.store()),
-            clock: Arc::clone(&self.clock),
-            random: Arc::clone(&self.random),
-        }
+        DriverIo::new(Arc::clone(self.store()), Arc::clone(&self.clock), Arc::clone(&self.random))
     }
 
     /// Renews a batch. Each result carries the reason if an operator asks that holder to release.

@@ -14,6 +14,7 @@ const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Which side of a connection sent the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FrameSide {
     /// From client to server: arrays of bulk strings, or inline commands.
     Commands,
@@ -23,6 +24,7 @@ pub enum FrameSide {
 
 /// How far the current frame extends into the given bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FrameScan {
     /// Number of the given bytes that belong to the frame.
     pub used: usize,
