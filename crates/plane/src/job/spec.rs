@@ -195,14 +195,19 @@ fn check_command(argv: &[String]) -> Result<(), InvalidInput> {
 /// # Errors
 /// It is too long.
 pub fn check_payload(payload: &Value) -> Result<(), InvalidInput> {
-    let long = payload.to_string().len();
+    check_json_size("payload", payload).map(drop)
+}
+
+/// Checks the size of a value that becomes a payload, and returns it.
+pub(crate) fn check_json_size(field: &str, value: &Value) -> Result<usize, InvalidInput> {
+    let long = value.to_string().len();
     if long > MAX_PAYLOAD_BYTES {
         let why = format!(
             "is {long} bytes long; at most {MAX_PAYLOAD_BYTES} are allowed: put the data elsewhere and name it here"
         );
-        return Err(InvalidInput::new("payload", "…", why));
+        return Err(InvalidInput::new(field, "…", why));
     }
-    Ok(())
+    Ok(long)
 }
 
 /// Checks an idempotency key.
