@@ -18,3 +18,4 @@ mod step_ids;
 mod stopped;
 mod visible_names;
 mod workflow;
+mod workflow_bounds;
