@@ -36,6 +36,11 @@ pub(crate) use document_key::{KeySpace, document_scope};
 pub use query::{DocumentPage, DocumentPosition, DocumentQuery, DocumentScope};
 pub(crate) use write_rule::{CurrentDocument, check_write};
 
+/// How many of a document's first events are kept. `plane.lua` has the same numbers.
+pub(crate) const KEPT_FIRST_EVENTS: u64 = 100;
+/// How many of a document's newest events are kept.
+pub(crate) const KEPT_NEWEST_EVENTS: u64 = 400;
+
 /// The kinds of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -115,6 +120,9 @@ pub struct WriteRequest {
     pub new_documents: Vec<Revision>,
     /// Messages that are sent in the same step.
     pub messages: Vec<Message>,
+    /// Only the due time changes, under the same conditions: no new version, no event, nothing further.
+    /// A repetition does the same again.
+    pub only_due_time: bool,
 }
 
 impl WriteRequest {
@@ -130,6 +138,7 @@ impl WriteRequest {
             fence: None,
             new_documents: Vec::new(),
             messages: Vec::new(),
+            only_due_time: false,
         }
     }
 }
@@ -344,7 +353,8 @@ pub trait PlaneStore: Send + Sync + fmt::Debug + 'static {
         key: &DocumentKey,
     ) -> Result<Option<String>, StoreError>;
 
-    /// The events of a document, oldest first.
+    /// The events of a document, oldest first. Of a long history the first 100 and the newest 400 are kept;
+    /// the versions show how many are missing between them.
     async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError>;
 
     /// Receives up to `limit` due messages. Unless settled, they are delivered again after the visibility

@@ -6,8 +6,8 @@ use leasehold_core::clock::{BootClock, ClockExt};
 
 use super::{change_state, fence, ids, new_document, query, revision, write_applied, write_refused};
 use crate::store::{
-    DocumentKey, DocumentKind, DocumentQuery, DocumentScope, OwnerQuota, Revision, SharedPlaneStore,
-    WriteRefusal, WriteRequest, WriteResponse,
+    Document, DocumentKey, DocumentKind, DocumentQuery, DocumentScope, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS,
+    OwnerQuota, Revision, SharedPlaneStore, WriteRefusal, WriteRequest, WriteResponse,
 };
 
 /// Documents are found by state, index key and due time, the earliest first, and counted.
@@ -155,6 +155,73 @@ pub async fn every_write_is_one_event(store: SharedPlaneStore) {
     assert_eq!(seen, [(1, to[0]), (2, to[1]), (3, to[2])]);
     assert!(history.windows(2).all(|two| two[0].at <= two[1].at));
     assert!(store.history(DocumentKind::Job, "b").await.unwrap().is_empty());
+}
+
+/// Of a long history the first and the newest events are kept, and repeated writes are still recognised.
+pub async fn long_histories_keep_their_first_and_newest_events(store: SharedPlaneStore) {
+    let newest = KEPT_FIRST_EVENTS + KEPT_NEWEST_EVENTS + 20;
+    write_applied(&*store, &new_document("a")).await;
+    for seen in 1..newest {
+        write_applied(&*store, &change_state("a", seen, "PENDING", "PENDING")).await;
+    }
+    let history = store.history(DocumentKind::Job, "a").await.unwrap();
+    let versions: Vec<_> = history.iter().map(|event| event.version).collect();
+    let kept: Vec<_> = (1..=KEPT_FIRST_EVENTS).chain(newest - KEPT_NEWEST_EVENTS + 1..=newest).collect();
+    assert_eq!(versions, kept);
+    assert_eq!(store.read(DocumentKind::Job, "a").await.unwrap().unwrap().version, newest);
+    for seen in [1, KEPT_FIRST_EVENTS - 1, newest - KEPT_NEWEST_EVENTS, newest - 1] {
+        let again = store.write(&change_state("a", seen, "PENDING", "PENDING")).await.unwrap();
+        assert!(matches!(again, WriteResponse::Applied { repeated: true, .. }), "{seen}: {again:?}");
+    }
+    // A repetition of a write whose event is gone is refused like any late write.
+    for seen in [KEPT_FIRST_EVENTS, newest - KEPT_NEWEST_EVENTS - 1] {
+        let late = write_refused(&*store, &change_state("a", seen, "PENDING", "PENDING")).await;
+        assert!(matches!(late, WriteRefusal::VersionMismatch { .. }), "{seen}: {late:?}");
+    }
+}
+
+/// The due time alone moves without a new version or event, and under the conditions of every write.
+pub async fn a_due_time_moves_without_an_event(store: SharedPlaneStore) {
+    let due = |id: &str, seconds| WriteRequest {
+        revision: Revision { due_in: Some(Duration::from_secs(seconds)), ..revision(id, "PENDING") },
+        ..new_document(id)
+    };
+    write_applied(&*store, &due("a", 10)).await;
+    write_applied(&*store, &due("b", 20)).await;
+    let topic = DocumentQuery { index_key: Some("topic".into()), ..query(&["PENDING"]) };
+    assert_eq!(ids(&*store, &topic).await, ["a", "b"]);
+    let before = store.read(DocumentKind::Job, "a").await.unwrap().unwrap();
+    let extend = |id: &str, seen, state| WriteRequest {
+        id: id.into(),
+        expected_version: Some(seen),
+        allowed_states: vec![state],
+        fence: fence("job:a", 5),
+        messages: Vec::new(),
+        only_due_time: true,
+        ..due("a", 30)
+    };
+    for id in ["w1", "w1", "w2"] {
+        assert_eq!(write_applied(&*store, &extend(id, 1, "PENDING")).await, 1);
+    }
+    let after = store.read(DocumentKind::Job, "a").await.unwrap().unwrap();
+    assert!(after.due.unwrap() >= before.due.unwrap() + 20_000, "{before:?} {after:?}");
+    assert_eq!(Document { due: before.due, now: before.now, ..after }, before);
+    assert_eq!(store.history(DocumentKind::Job, "a").await.unwrap().len(), 1);
+    for query in [topic, query(&["PENDING"])] {
+        assert_eq!(ids(&*store, &query).await, ["b", "a"]);
+    }
+    assert!(matches!(
+        write_refused(&*store, &extend("w3", 2, "PENDING")).await,
+        WriteRefusal::VersionMismatch { .. }
+    ));
+    assert!(matches!(
+        write_refused(&*store, &extend("w4", 1, "RUNNING")).await,
+        WriteRefusal::ForbiddenTransition { .. }
+    ));
+    // Its fence counts for later writes.
+    let older = WriteRequest { fence: fence("job:a", 4), ..change_state("a", 1, "PENDING", "SCHEDULED") };
+    assert!(matches!(write_refused(&*store, &older).await, WriteRefusal::StaleFence { .. }));
+    write_applied(&*store, &change_state("a", 1, "PENDING", "SCHEDULED")).await;
 }
 
 /// Documents that ended long ago are purged with their events and key; no others are.

@@ -88,6 +88,7 @@ impl Workflow {
         let mut known = HashSet::new();
         for step in &self.steps {
             check_name("step.id", &step.id, &format!("job:{}", step.id))?;
+            check_no_dot(&step.id).map_err(|why| InvalidInput::new("step.id", &step.id, why))?;
             if !known.insert(step.id.as_str()) {
                 return Err(InvalidInput::new("step.id", &step.id, "is the id of another step too"));
             }
@@ -156,6 +157,11 @@ impl Workflow {
         }
         Some(step)
     }
+}
+
+/// Why a step cannot have this id: `Run::job_id` joins run, step and attempt with dots.
+pub(super) fn check_no_dot(id: &str) -> Result<(), &'static str> {
+    if id.contains('.') { Err("must not contain a dot: it parts the names of jobs") } else { Ok(()) }
 }
 
 /// Why a workflow cannot have so many steps.

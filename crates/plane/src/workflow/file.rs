@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::definition::{MAX_STEPS, Step, StepWork, Workflow, check_needs, check_step_count};
+use super::definition::{MAX_STEPS, Step, StepWork, Workflow, check_needs, check_no_dot, check_step_count};
 use crate::job::check_name;
 use crate::span::Span;
 
@@ -126,10 +126,7 @@ fn check_step(
     let (at, id) = (text.id.span().start, text.id.into_inner());
     check_name("id", &id, &format!("job:{id}"))
         .map_err(|error| place.error(at, &field("id"), &error.to_string()))?;
-    // `Run::job_id` joins run, step and attempt with dots.
-    if id.contains('.') {
-        return Err(place.error(at, &field("id"), "must not contain a dot: it parts the names of jobs"));
-    }
+    check_no_dot(&id).map_err(|why| place.error(at, &field("id"), why))?;
     if known.iter().filter(|other| **other == id).count() > 1 {
         return Err(place.error(at, &field("id"), &format!("{id:?} is the id of another step too")));
     }

@@ -88,6 +88,7 @@ async fn finding_21_a_definition_has_a_bounded_number_of_steps() {
     refused(needs(vec!["a", "a"]), &["needs", "\"a\" more than once"]).await;
     refused(needs(vec!["b"]), &["needs", "\"b\" needs itself"]).await;
     refused(workflow(vec![step("a".into(), Vec::new()); 2]), &["id", "of another step too"]).await;
+    refused(workflow(vec![step("a.b".into(), Vec::new())]), &["id", "must not contain a dot"]).await;
     refused(workflow(vec![step("s".repeat(600), Vec::new())]), &["id", "512"]).await;
 }
 

@@ -151,6 +151,9 @@ impl PlaneStore for RedisPlane {
             "also": write.new_documents.iter().map(revision_json).collect::<Vec<_>>(),
             "send": write.messages.iter().map(message_json).collect::<Vec<_>>(),
         });
+        if write.only_due_time {
+            asked["only_due"] = json!(true);
+        }
         if let Some(quota) = &write.quota {
             asked["quota"] = json!({"states": quota.states, "limit": quota.limit});
         }
@@ -179,8 +182,7 @@ impl PlaneStore for RedisPlane {
 
     async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError> {
         let asked = json!({"kind": kind.as_str(), "id": id});
-        let found = response::parse_list(self.call_script("history", asked).await?)?;
-        (1..).zip(found).map(|(version, event)| response::parse_event(version, &event)).collect()
+        response::parse_history(self.call_script("history", asked).await?)
     }
 
     async fn receive(

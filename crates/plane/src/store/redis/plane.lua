@@ -27,6 +27,26 @@ local function unlist(kind, id, state, shelf, owner)
   if owner and owner ~= '' then redis.call('SREM', owner_key(kind, state, owner), id) end
 end
 
+-- Of a long history the first and the newest events are kept, as in store/mod.rs. One event is removed for each that is
+-- added; a history of an earlier version shrinks to the limit in steps.
+local FIRST_EVENTS, NEWEST_EVENTS, MAX_REMOVED_EVENTS = 100, 400, 1000
+local function add_event(kind, id, event)
+  local key = events_key(kind, id)
+  local extra = math.min(redis.call('RPUSH', key, event) - FIRST_EVENTS - NEWEST_EVENTS, MAX_REMOVED_EVENTS)
+  if extra <= 0 then return end
+  -- Redis removes list elements by value; no event is empty.
+  for i = 0, extra - 1 do redis.call('LSET', key, FIRST_EVENTS + i, '') end
+  redis.call('LREM', key, extra, '')
+end
+
+-- The event of a version, or false if it does not exist or is not kept.
+local function event_of(kind, id, version, newest)
+  local key = events_key(kind, id)
+  local index = version - 1
+  if index >= FIRST_EVENTS then index = index - (newest - redis.call('LLEN', key)) end
+  return index >= 0 and redis.call('LINDEX', key, index)
+end
+
 local function put(e, version, write)
   local key = doc_key(e.kind, e.id)
   local old = redis.call('HMGET', key, 'state', 'shelf', 'owner')
@@ -38,10 +58,17 @@ local function put(e, version, write)
   redis.call('ZADD', state_key(e.kind, e.state), whole(due), e.id)
   redis.call('ZADD', shelf_key(e.kind, e.state, e.shelf), whole(due), e.id)
   redis.call('ZADD', age_key(e.kind, e.state), whole(now), e.id)
-  redis.call('RPUSH', events_key(e.kind, e.id), write .. '\n' .. whole(now) .. '\n' .. e.event)
+  add_event(e.kind, e.id, write .. '\n' .. whole(now) .. '\n' .. e.event)
   if e.key and redis.call('HSETNX', keys_key(e.key.space), e.key.text, e.id) == 1 then
     redis.call('HSET', key, 'key', e.key.text, 'key_space', e.key.space)
   end
+end
+
+local function set_due(e, state)
+  local due = whole(e.due < 0 and NEVER or now + e.due)
+  redis.call('HSET', doc_key(e.kind, e.id), 'due', due)
+  redis.call('ZADD', state_key(e.kind, state), due, e.id)
+  redis.call('ZADD', shelf_key(e.kind, state, e.shelf), due, e.id)
 end
 
 local function post(m)
@@ -110,9 +137,8 @@ function verbs.write()
   local found = redis.call('HMGET', doc_key(e.kind, e.id), 'version', 'state')
   local expect = a.expect
   if found[1] then
-    -- A repetition is checked first: its fence and version may be outdated by now. The event list counts from
-    -- zero, so index `expect` is the event of version `expect + 1`.
-    local event = redis.call('LINDEX', events_key(e.kind, e.id), expect)
+    -- A repetition is checked first: its fence and version may be outdated by now.
+    local event = event_of(e.kind, e.id, expect + 1, tonumber(found[1]))
     if event and string.sub(event, 1, #a.id + 1) == a.id .. '\n' then return {'repeated', whole(expect + 1)} end
   end
   local mark = prefix .. 'fence:' .. a.fence_name
@@ -135,6 +161,10 @@ function verbs.write()
   if a.fence ~= '' then
     local verdict, detail = leasehold_admit(mark, a.fence)
     if verdict ~= 'admitted' then return redis.error_reply('ERR the fence could not be marked: ' .. detail) end
+  end
+  if a.only_due then
+    set_due(e, found[2])
+    return {'done', whole(expect)}
   end
   put(e, expect + 1, a.id)
   local answer = {'done', whole(expect + 1)}
@@ -244,7 +274,10 @@ end
 
 function verbs.key() return keyed(a.kind, a.key) end
 
-function verbs.history() return redis.call('LRANGE', events_key(a.kind, a.id), 0, -1) end
+function verbs.history()
+  local newest = redis.call('HGET', doc_key(a.kind, a.id), 'version') or '0'
+  return {newest, redis.call('LRANGE', events_key(a.kind, a.id), 0, -1)}
+end
 
 function verbs.send() return post(a) end
 

@@ -12,8 +12,8 @@ use super::store_error;
 use crate::store::memory::add_to_millis;
 use crate::store::{
     CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage,
-    DocumentPosition, DocumentQuery, DocumentScope, KeySpace, Message, Queue, Revision, WriteRequest,
-    WriteResponse, check_write, document_scope,
+    DocumentPosition, DocumentQuery, DocumentScope, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS, KeySpace, Message,
+    Queue, Revision, WriteRequest, WriteResponse, check_write, document_scope,
 };
 
 const DOCUMENT_COLUMNS: &str = "id, version, state, due, created, updated, body";
@@ -69,6 +69,11 @@ pub(super) fn write(
         // Compared above already; this stores the fence in the same transaction.
         let _admitted = fences::admit(tx, name, *fence)?;
     }
+    if write.only_due_time {
+        set_due_time(tx, entry, now).map_err(store_error)?;
+        let version = write.expected_version.unwrap_or(0);
+        return Ok(WriteResponse::Applied { version, repeated: false, already_existing: Vec::new() });
+    }
     let version = write.expected_version.unwrap_or(0) + 1;
     upsert_document(tx, entry, version, &write.id, now).map_err(store_error)?;
     let mut skipped = Vec::new();
@@ -107,6 +112,16 @@ fn find_current(tx: &Transaction<'_>, write: &WriteRequest) -> Result<Option<Cur
     .optional()
 }
 
+fn set_due_time(tx: &Transaction<'_>, entry: &Revision, now: u64) -> Result<()> {
+    let due = entry.due_in.map(|ahead| signed(add_to_millis(now, ahead)));
+    tx.prepare_cached("UPDATE docs SET due = ?3 WHERE kind = ?1 AND id = ?2")?.execute(params![
+        entry.kind.as_str(),
+        entry.id,
+        due
+    ])?;
+    Ok(())
+}
+
 fn upsert_document(
     tx: &Transaction<'_>,
     entry: &Revision,
@@ -137,6 +152,17 @@ fn upsert_document(
         "INSERT INTO events (kind, id, version, at, write, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
     .execute(params![kind, entry.id, signed(version), signed(now), write, entry.event])?;
+    if version > KEPT_FIRST_EVENTS + KEPT_NEWEST_EVENTS {
+        tx.prepare_cached(
+            "DELETE FROM events WHERE kind = ?1 AND id = ?2 AND version > ?3 AND version <= ?4",
+        )?
+        .execute(params![
+            kind,
+            entry.id,
+            signed(KEPT_FIRST_EVENTS),
+            signed(version - KEPT_NEWEST_EVENTS)
+        ])?;
+    }
     if let Some(key) = &entry.key {
         tx.prepare_cached("INSERT INTO keys (kind, key, id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
             .execute([key.space().name(entry.kind).as_str(), key.text(), &entry.id])?;
