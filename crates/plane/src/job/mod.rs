@@ -14,8 +14,8 @@ use subtle::ConstantTimeEq;
 pub use change::JobChange;
 pub(crate) use change::{cancel_message, dispatch_message};
 pub(crate) use spec::{
-    DEFAULT_TENANT, check_json_size, check_key, check_name, check_new_id, check_tenant_prefix, key_scope,
-    step_job_id,
+    DEFAULT_TENANT, MAX_STEP_ATTEMPTS, check_json_size, check_key, check_name, check_new_id,
+    check_tenant_prefix, key_scope, step_job_id,
 };
 pub use spec::{JobSpec, Work, check_payload};
 

@@ -124,6 +124,9 @@ pub(crate) fn check_tenant_prefix(field: &str, tenant: &str, id: &str) -> Result
     Err(InvalidInput::new("id", id, why))
 }
 
+/// How often a step can be begun. Each attempt leaves a job.
+pub(crate) const MAX_STEP_ATTEMPTS: u32 = 100;
+
 /// The id of a step's job. The id of a step has no dot, so the run and the step can be read from it.
 pub(crate) fn step_job_id(run: &str, step: &str, attempt: u32) -> String {
     format!("{run}.{step}.{attempt}")

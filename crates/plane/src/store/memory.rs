@@ -12,8 +12,9 @@ use leasehold_core::store::StoreError;
 
 use super::{
     CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage,
-    DocumentQuery, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS, KeySpace, Message, PlaneStore, Queue, Revision,
-    WriteRequest, WriteResponse, check_write, document_scope,
+    DocumentQuery, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS, KeptEnded, KeySpace, MAX_DELETED_PER_WRITE,
+    Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse, check_write, document_scope,
+    is_ended_job_of, step_jobs,
 };
 
 /// A plane store in memory, for tests and examples.
@@ -122,6 +123,38 @@ impl Tables {
         found.or_else(earlier).cloned()
     }
 
+    /// Deletes a document with all that belongs to it.
+    fn forget(&mut self, kind: DocumentKind, id: &str) {
+        let Some(row) = self.docs.remove(&(kind, id.to_owned())) else { return };
+        self.keys.retain(|(of, ..), other| *of != kind || other != id);
+        // The lock name of the document. Fence marks would otherwise accumulate for ever.
+        self.fences.remove(&format!("{}:{id}", kind.as_str()));
+        match kind {
+            DocumentKind::Run => {
+                for job in step_jobs(id, &row.body) {
+                    let found = self.docs.get(&(DocumentKind::Job, job.clone()));
+                    if found.is_some_and(|found| is_ended_job_of(id, found.state, &found.body)) {
+                        self.forget(DocumentKind::Job, &job);
+                    }
+                }
+            }
+            DocumentKind::Job => self.forget(DocumentKind::CancelRequest, id),
+            DocumentKind::Workflow | DocumentKind::CancelRequest => {}
+        }
+    }
+
+    /// Deletes the oldest ended documents of an owner beyond those that are kept.
+    fn forget_ended(&mut self, kind: DocumentKind, owner: &str, kept: &KeptEnded) {
+        let of = |row: &StoredDocument| row.owner == owner && kept.states.contains(&row.state);
+        let all = self.docs.iter().filter(|((of_kind, _), row)| *of_kind == kind && of(row));
+        let mut ended: Vec<_> = all.map(|((_, id), row)| (row.updated, id.clone())).collect();
+        ended.sort();
+        let extra = (ended.len() as u64).saturating_sub(kept.limit).min(MAX_DELETED_PER_WRITE);
+        for (_, id) in ended.into_iter().take(extra as usize) {
+            self.forget(kind, &id);
+        }
+    }
+
     /// Queues the message. False if one with this id is queued already.
     fn enqueue(&mut self, message: &Message, now: u64) -> bool {
         // An existing message keeps its due time and count: a repeated send must not restart it.
@@ -226,6 +259,9 @@ impl PlaneStore for MemoryPlane {
         }
         for message in &write.messages {
             tables.enqueue(message, now);
+        }
+        if let Some(kept) = write.quota.as_ref().and_then(|quota| quota.kept_ended.as_ref()) {
+            tables.forget_ended(entry.kind, &entry.owner, kept);
         }
         Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
     }
@@ -341,10 +377,7 @@ impl PlaneStore for MemoryPlane {
             .take(limit)
             .collect();
         for key in &gone {
-            tables.docs.remove(key);
-            tables.keys.retain(|(of, ..), id| *of != kind || *id != key.1);
-            // The lock name of the document. Fence marks would otherwise accumulate for ever.
-            tables.fences.remove(&format!("{}:{}", kind.as_str(), key.1));
+            tables.forget(kind, &key.1);
         }
         Ok(gone.len() as u64)
     }

@@ -16,6 +16,7 @@
 
 mod document_key;
 pub mod memory;
+mod owned;
 mod query;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -33,6 +34,7 @@ use leasehold_core::{Fence, Name};
 
 pub use document_key::DocumentKey;
 pub(crate) use document_key::{KeySpace, document_scope};
+pub(crate) use owned::{is_ended_job_of, step_jobs};
 pub use query::{DocumentPage, DocumentPosition, DocumentQuery, DocumentScope};
 pub(crate) use write_rule::{CurrentDocument, check_write};
 
@@ -151,7 +153,22 @@ pub struct OwnerQuota {
     pub states: Vec<&'static str>,
     /// The most documents in these states.
     pub limit: u64,
+    /// What is kept of those that have ended; `None`: everything, for the retention time.
+    pub kept_ended: Option<KeptEnded>,
 }
+
+/// How many ended documents of one kind an owner may have. Each step that adds a document deletes the oldest ended
+/// ones beyond that, as [`PlaneStore::purge`] does; so their number is bounded without a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptEnded {
+    /// The states of documents that have ended.
+    pub states: Vec<&'static str>,
+    /// The most documents in these states.
+    pub limit: u64,
+}
+
+/// How many ended documents one write deletes at most. It adds one, so two are enough for the number to shrink.
+pub(crate) const MAX_DELETED_PER_WRITE: u64 = 2;
 
 /// The response to a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -374,8 +391,8 @@ pub trait PlaneStore: Send + Sync + fmt::Debug + 'static {
     /// changed.
     async fn settle(&self, taken: &Delivery, settle: Disposition) -> Result<bool, StoreError>;
 
-    /// Deletes documents in these states that were last written longer than `keep` ago, with their events.
-    /// Returns how many.
+    /// Deletes documents in these states that were last written longer than `keep` ago, with their events. A run
+    /// takes the ended jobs of its steps with it, and a job its cancel request. Returns how many, without these.
     async fn purge(
         &self,
         kind: DocumentKind,

@@ -7,7 +7,7 @@ use leasehold_core::clock::{BootClock, ClockExt};
 use super::{change_state, fence, ids, new_document, query, revision, write_applied, write_refused};
 use crate::store::{
     Document, DocumentKey, DocumentKind, DocumentQuery, DocumentScope, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS,
-    OwnerQuota, Revision, SharedPlaneStore, WriteRefusal, WriteRequest, WriteResponse,
+    KeptEnded, OwnerQuota, Revision, SharedPlaneStore, WriteRefusal, WriteRequest, WriteResponse,
 };
 
 /// Documents are found by state, index key and due time, the earliest first, and counted.
@@ -117,7 +117,7 @@ pub async fn documents_are_found_by_scope(store: SharedPlaneStore) {
 pub async fn quotas_are_counted_by_owner(store: SharedPlaneStore) {
     let owned = |id: &'static str, owner: &str| WriteRequest {
         revision: Revision { owner: owner.into(), ..revision(id, "PENDING") },
-        quota: Some(OwnerQuota { states: vec!["PENDING", "SCHEDULED"], limit: 2 }),
+        quota: Some(OwnerQuota { states: vec!["PENDING", "SCHEDULED"], limit: 2, kept_ended: None }),
         ..new_document(id)
     };
     let refused = WriteRefusal::QuotaReached { kind: DocumentKind::Job, limit: 2 };
@@ -142,6 +142,100 @@ pub async fn quotas_are_counted_by_owner(store: SharedPlaneStore) {
     assert_eq!(write_refused(&*store, &owned("c", "ann")).await, refused);
     write_applied(&*store, &keep(change_state("b", 1, "PENDING", "CANCELLED"))).await;
     write_applied(&*store, &owned("c", "ann")).await;
+}
+
+/// Each new document deletes the oldest ended ones of its owner beyond those that are kept: runs with the ended jobs
+/// of their steps, jobs with their cancel requests. Nothing else goes.
+pub async fn ended_documents_of_an_owner_are_bounded(store: SharedPlaneStore) {
+    let ended = ["CANCELLED", "FAILED"];
+    let owned = |kind, id: &str, owner: &str, body: String| WriteRequest {
+        revision: Revision {
+            kind,
+            owner: owner.into(),
+            key: Some(DocumentKey::scoped("default", id)),
+            body,
+            ..revision(id, "PENDING")
+        },
+        quota: Some(OwnerQuota {
+            states: vec!["PENDING"],
+            limit: 100,
+            kept_ended: Some(KeptEnded { states: ended.to_vec(), limit: 2 }),
+        }),
+        ..new_document(id)
+    };
+    let end = async |new: &WriteRequest, state| {
+        let end = Revision { state, key: None, ..new.revision.clone() };
+        let write = change_state(&new.revision.id, 1, "PENDING", state);
+        write_applied(&*store, &WriteRequest { revision: end, quota: None, ..write }).await;
+    };
+    let there = async |kind, id: &str| store.read(kind, id).await.unwrap().is_some();
+    let job = |id: &str, parent: &str| {
+        let body = format!("{{\"parent\":{{\"run\":\"{parent}\"}}}}");
+        WriteRequest { quota: None, ..owned(DocumentKind::Job, id, "", body) }
+    };
+    for kind in [DocumentKind::Job, DocumentKind::Run] {
+        let add = async |id: &str, owner: &str, state| {
+            // Two attempts of one step.
+            let body = "{\"steps\":{\"s\":{\"attempt\":2}}}".to_owned();
+            let new = owned(kind, id, owner, body);
+            write_applied(&*store, &new).await;
+            if let Some(state) = state {
+                end(&new, state).await;
+            }
+        };
+        for owner in ["bob", ""] {
+            for number in 0..2 {
+                add(&format!("{owner}{number}"), owner, Some("FAILED")).await;
+            }
+        }
+        add("open", "ann", None).await;
+        for (number, state) in ended.into_iter().cycle().take(3).enumerate() {
+            add(&format!("a{number}"), "ann", Some(state)).await;
+            for attempt in 1..=2 {
+                let step = job(&format!("a{number}.s.{attempt}"), &format!("a{number}"));
+                write_applied(&*store, &step).await;
+                // The second attempt's job has not ended.
+                if attempt == 1 {
+                    end(&step, "FAILED").await;
+                }
+            }
+        }
+        write_applied(&*store, &job("a0.s.3", "a0")).await;
+        let signal = Revision { kind: DocumentKind::CancelRequest, ..revision("a0", "DONE") };
+        write_applied(&*store, &WriteRequest { revision: signal, ..new_document("signal") }).await;
+        assert!(there(kind, "a0").await, "the third one has not been followed by another");
+        add("b", "ann", None).await;
+        assert!(!there(kind, "a0").await);
+        assert!(store.history(kind, "a0").await.unwrap().is_empty());
+        let key = DocumentKey::scoped("default", "a0");
+        assert_eq!(store.find_id_by_key(kind, &key).await.unwrap(), None);
+        for id in ["a1", "a2", "b", "open", "bob0", "bob1", "0", "1"] {
+            assert!(there(kind, id).await, "{kind:?} {id}");
+        }
+        let with_run = kind == DocumentKind::Run;
+        assert_eq!(there(DocumentKind::CancelRequest, "a0").await, with_run, "{kind:?}");
+        assert_eq!(there(DocumentKind::Job, "a0.s.1").await, !with_run, "{kind:?}");
+        for id in ["a0.s.2", "a0.s.3", "a1.s.1"] {
+            assert!(there(DocumentKind::Job, id).await, "{kind:?} {id}");
+        }
+        // Begun again, it does not count as ended any more.
+        let rerun = Revision { owner: "ann".into(), kind, ..revision("a1", "PENDING") };
+        if with_run {
+            let write =
+                WriteRequest { allowed_states: vec!["FAILED"], ..change_state("a1", 2, "FAILED", "PENDING") };
+            write_applied(&*store, &WriteRequest { revision: rerun, ..write }).await;
+            add("c", "ann", None).await;
+            assert!(there(kind, "a1").await && there(kind, "a2").await);
+        } else {
+            // The next kind uses the same names.
+            let ids = ["a0.s.2", "a0.s.3", "a1.s.2", "a2.s.2"];
+            for id in ids {
+                end(&job(id, id), "FAILED").await;
+            }
+            store.purge(DocumentKind::Job, &["FAILED", "CANCELLED"], Duration::ZERO, 100).await.unwrap();
+            store.purge(DocumentKind::CancelRequest, &["DONE"], Duration::ZERO, 100).await.unwrap();
+        }
+    }
 }
 
 /// Each write makes one event, in order.

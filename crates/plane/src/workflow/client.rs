@@ -11,7 +11,9 @@ use super::definition::Workflow;
 use super::engine::{run_message, run_revision};
 use super::run::{Run, RunState};
 use crate::error::PlaneError;
-use crate::job::{DEFAULT_TENANT, check_json_size, check_key, check_name, check_tenant_prefix, key_scope};
+use crate::job::{
+    DEFAULT_TENANT, MAX_STEP_ATTEMPTS, check_json_size, check_key, check_name, check_tenant_prefix, key_scope,
+};
 use crate::plane::Plane;
 use crate::scheduler::while_held;
 use crate::store::{
@@ -330,6 +332,11 @@ impl Plane {
         }
         if !run.state.is_terminal() {
             return refuse(ErrorCode::StillRunning, format!("run {id} is {} and not over yet", run.state));
+        }
+        let steps = run.workflow.downstream(from);
+        if steps.iter().any(|step| run.steps.get(*step).is_some_and(|at| at.attempt >= MAX_STEP_ATTEMPTS)) {
+            let why = format!("was begun {MAX_STEP_ATTEMPTS} times, or a step after it; start a new run");
+            return Err(InvalidInput::new("from", from, why).into());
         }
         self.check_run_quota().await?;
         Ok(run)

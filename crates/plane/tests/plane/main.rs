@@ -8,6 +8,7 @@ mod claims;
 mod command_input;
 mod commands;
 mod conformance;
+mod ended_quota;
 mod examples;
 mod fixture;
 mod key_scopes;

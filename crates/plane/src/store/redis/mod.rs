@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage, DocumentQuery,
-    KeySpace, Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse,
+    KeySpace, MAX_DELETED_PER_WRITE, Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse,
 };
 
 /// The upper bound for one script call. Callers apply their own timeout too.
@@ -156,6 +156,10 @@ impl PlaneStore for RedisPlane {
         }
         if let Some(quota) = &write.quota {
             asked["quota"] = json!({"states": quota.states, "limit": quota.limit});
+            if let Some(kept) = &quota.kept_ended {
+                asked["quota"]["kept_ended"] = json!(kept.limit);
+                asked["quota"]["max_deleted"] = json!(MAX_DELETED_PER_WRITE);
+            }
         }
         response::parse_write_response(self.call_script("write", asked).await?, write)
     }

@@ -12,8 +12,9 @@ use super::store_error;
 use crate::store::memory::add_to_millis;
 use crate::store::{
     CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage,
-    DocumentPosition, DocumentQuery, DocumentScope, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS, KeySpace, Message,
-    Queue, Revision, WriteRequest, WriteResponse, check_write, document_scope,
+    DocumentPosition, DocumentQuery, DocumentScope, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS, KeptEnded,
+    KeySpace, MAX_DELETED_PER_WRITE, Message, Queue, Revision, WriteRequest, WriteResponse, check_write,
+    document_scope, is_ended_job_of, step_jobs,
 };
 
 const DOCUMENT_COLUMNS: &str = "id, version, state, due, created, updated, body";
@@ -86,6 +87,9 @@ pub(super) fn write(
     }
     for message in &write.messages {
         send(tx, message, now).map_err(store_error)?;
+    }
+    if let Some(kept) = write.quota.as_ref().and_then(|quota| quota.kept_ended.as_ref()) {
+        forget_ended(tx, entry.kind, &entry.owner, kept)?;
     }
     Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
 }
@@ -380,19 +384,70 @@ pub(super) fn purge(
     };
     let old = old().map_err(store_error)?;
     for id in &old {
-        for space in KeySpace::ALL {
-            tx.prepare_cached("DELETE FROM keys WHERE kind = ?1 AND id = ?2")
-                .and_then(|mut delete| delete.execute([&space.name(kind), id]))
-                .map_err(store_error)?;
-        }
-        for table in ["docs", "events"] {
-            tx.prepare_cached(&format!("DELETE FROM {table} WHERE kind = ?1 AND id = ?2"))
-                .and_then(|mut delete| delete.execute([kind.as_str(), id]))
-                .map_err(store_error)?;
-        }
-        if let Ok(name) = Name::new(&format!("{}:{id}", kind.as_str())) {
-            fences::forget(tx, &name)?;
-        }
+        forget(tx, kind, id)?;
     }
     Ok(old.len() as u64)
+}
+
+/// Deletes a document with all that belongs to it.
+fn forget(tx: &Transaction<'_>, kind: DocumentKind, id: &str) -> std::result::Result<(), StoreError> {
+    let document = read(tx, kind, id, 0).map_err(store_error)?;
+    for space in KeySpace::ALL {
+        tx.prepare_cached("DELETE FROM keys WHERE kind = ?1 AND id = ?2")
+            .and_then(|mut delete| delete.execute([&space.name(kind), id]))
+            .map_err(store_error)?;
+    }
+    for table in ["docs", "events"] {
+        tx.prepare_cached(&format!("DELETE FROM {table} WHERE kind = ?1 AND id = ?2"))
+            .and_then(|mut delete| delete.execute([kind.as_str(), id]))
+            .map_err(store_error)?;
+    }
+    if let Ok(name) = Name::new(&format!("{}:{id}", kind.as_str())) {
+        fences::forget(tx, &name)?;
+    }
+    match (kind, document) {
+        (DocumentKind::Run, Some(run)) => {
+            for job in step_jobs(id, &run.body) {
+                let found = read(tx, DocumentKind::Job, &job, 0).map_err(store_error)?;
+                if found.is_some_and(|found| is_ended_job_of(id, &found.state, &found.body)) {
+                    forget(tx, DocumentKind::Job, &job)?;
+                }
+            }
+            Ok(())
+        }
+        (DocumentKind::Job, Some(_)) => forget(tx, DocumentKind::CancelRequest, id),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes the oldest ended documents of an owner beyond those that are kept.
+fn forget_ended(
+    tx: &Transaction<'_>,
+    kind: DocumentKind,
+    owner: &str,
+    kept: &KeptEnded,
+) -> std::result::Result<(), StoreError> {
+    let mut query = DocumentQuery::new(kind, kept.states.iter().copied(), 0);
+    query.owner = Some(owner.to_owned());
+    let extra = count(tx, &query).map_err(store_error)?.saturating_sub(kept.limit).min(MAX_DELETED_PER_WRITE);
+    if extra == 0 {
+        return Ok(());
+    }
+    // By state, because the index is ordered by age within one state only.
+    let oldest = |state: &str| -> Result<Vec<(i64, String)>> {
+        tx.prepare_cached(
+            "SELECT updated, id FROM docs WHERE kind = ?1 AND owner = ?2 AND state = ?3 ORDER BY updated LIMIT ?4",
+        )?
+        .query_map(params![kind.as_str(), owner, state, signed(extra)], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+    };
+    let mut ended = Vec::new();
+    for state in &kept.states {
+        ended.extend(oldest(state).map_err(store_error)?);
+    }
+    ended.sort();
+    for (_, id) in ended.into_iter().take(usize::try_from(extra).unwrap_or(usize::MAX)) {
+        forget(tx, kind, &id)?;
+    }
+    Ok(())
 }
