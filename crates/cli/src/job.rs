@@ -14,7 +14,8 @@ use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
 use crate::plane::client::JobHistory;
 use crate::plane::print::{
-    age_text, event_field, or_dash, print_id, print_json, print_line, print_list, print_table,
+    age_text, event_field, or_dash, print_dropped_events, print_id, print_json, print_line, print_list,
+    print_table,
 };
 
 /// Arguments of `leasehold job`.
@@ -217,5 +218,6 @@ fn print_job(JobHistory { job: view, history }: &JobHistory) -> anyhow::Result<(
     }
     let row =
         |event: &EventView| ["to", "by", "fence", "why"].map(|field| event_field(event, field)).to_vec();
-    print_table(&["STATE", "BY", "FENCE", "WHY"], history.iter().map(row).collect())
+    print_table(&["STATE", "BY", "FENCE", "WHY"], history.iter().map(row).collect())?;
+    print_dropped_events(history)
 }

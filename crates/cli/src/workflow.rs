@@ -16,7 +16,8 @@ use crate::message::print_message;
 use crate::plane::PlaneStoreArg;
 use crate::plane::client::{PlaneClient, PlaneResult, RunTimeline};
 use crate::plane::print::{
-    age_text, event_field, or_dash, print_id, print_json, print_line, print_list, print_table,
+    age_text, event_field, or_dash, print_dropped_events, print_id, print_json, print_line, print_list,
+    print_table,
 };
 
 /// Between two reads of a run by `watch`.
@@ -222,5 +223,6 @@ fn print_run(RunTimeline { run: view, timeline }: &RunTimeline) -> anyhow::Resul
     });
     print_table(&["STEP", "STATUS", "ATTEMPT", "JOB", "WHY"], rows.collect())?;
     print_line("")?;
-    timeline.iter().try_for_each(|event| print_line(&event_line(event)))
+    timeline.iter().try_for_each(|event| print_line(&event_line(event)))?;
+    print_dropped_events(timeline)
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::PlaneError;
-use crate::job::{Job, check_payload, job_lock_name};
+use crate::job::{Job, add_requester, check_payload, job_lock_name};
 use crate::plane::Plane;
 use crate::scheduler::while_held;
 use crate::state::JobState;
@@ -52,7 +52,7 @@ impl Plane {
         self.decide(id, verdict, |job| job.reject(&verdict.by, &verdict.reason)).await
     }
 
-    /// Replaces the job's payload. An approval must then name the new snapshot.
+    /// Replaces the job's payload. An approval must then name the new snapshot and come from another principal.
     ///
     /// # Errors
     /// A refusal with a code for each reaction, or the store did not respond.
@@ -63,7 +63,13 @@ impl Plane {
         verdict: &DecisionRequest,
     ) -> Result<Job, PlaneError> {
         check_payload(&payload)?;
-        self.decide(id, verdict, |job| job.repair(payload, &verdict.by, &verdict.reason)).await
+        self.decide(id, verdict, |job| {
+            let mut change = job.repair(payload, &verdict.by, &verdict.reason);
+            // Not among the requesters: the job goes on counting against the quota of the one that asked for it.
+            add_requester(&mut change.job.repairers, &self.recorded_principal());
+            change
+        })
+        .await
     }
 
     /// Checks a decision against the job as it is now, and changes nothing.
@@ -120,7 +126,7 @@ impl Plane {
         check_undecided(job, verdict)?;
         if self.is_requester_of(job) && !self.writer.settings.allow_self_approval {
             let what = format!(
-                "you submitted job {} or had it done again, so another principal must decide about it",
+                "you submitted job {}, had it done again or changed it, so another principal must decide about it",
                 job.id
             );
             return Err(PlaneError::Conflict { code: ErrorCode::SelfApproval, what });

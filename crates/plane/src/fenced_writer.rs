@@ -161,6 +161,7 @@ impl FencedWriter {
             fence: None,
             new_documents: Vec::new(),
             messages: change.messages,
+            only_due_time: change.only_due_time,
         };
         match self.commit_with_tries(hold, write, tries).await {
             Ok((version, _)) => {
@@ -221,6 +222,7 @@ impl FencedWriter {
             fence: None,
             new_documents: Vec::new(),
             messages: send,
+            only_due_time: false,
         };
         self.write_without_hold(&write).await
     }

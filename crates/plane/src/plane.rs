@@ -176,6 +176,8 @@ impl Plane {
             Some(of) => {
                 job.submitted_by = of.submitted_by;
                 job.requesters = of.requesters;
+                // The payload that they changed is done again.
+                job.repairers = of.repairers;
                 // Beside the submitter: otherwise a retry by another one would allow it to decide.
                 add_requester(&mut job.requesters, &self.recorded_principal());
             }
@@ -327,7 +329,11 @@ impl Plane {
     pub async fn replay(&self, id: &str) -> Result<SubmitResponse, PlaneError> {
         let (job, dead) = self.dead_job(id).await?;
         let scope = job.key_scope().to_owned();
-        let before = Requesters { submitted_by: job.submitted_by, requesters: job.requesters };
+        let before = Requesters {
+            submitted_by: job.submitted_by,
+            requesters: job.requesters,
+            repairers: job.repairers,
+        };
         let mut spec = job.spec;
         spec.labels.insert("replay-of".into(), id.to_owned());
         spec.labels.insert("died-of".into(), dead.reason);
@@ -349,6 +355,7 @@ impl Plane {
 struct Requesters {
     submitted_by: Option<String>,
     requesters: Vec<String>,
+    repairers: Vec<String>,
 }
 
 /// The response to a submit whose id a job has already.

@@ -3,7 +3,7 @@
 use crate::error::PlaneError;
 use crate::plane::{Plane, UNAUTHENTICATED};
 use crate::state::JobState;
-use crate::store::{DocumentKind, DocumentQuery, OwnerQuota, WriteRefusal};
+use crate::store::{DocumentKind, DocumentQuery, KeptEnded, OwnerQuota, WriteRefusal};
 use crate::workflow::RunState;
 
 /// What one identity may have in the plane at once.
@@ -17,6 +17,9 @@ pub struct PlaneQuotas {
     /// Workflows.
     pub workflows: u64,
 }
+
+/// How many ended jobs and runs are kept for each that may be open. The oldest beyond that are deleted.
+const KEPT_ENDED_PER_OPEN: u64 = 2;
 
 impl PlaneQuotas {
     /// These limits.
@@ -36,19 +39,22 @@ impl Plane {
     /// The limit for a new document of this kind.
     pub(crate) fn quota(&self, kind: DocumentKind) -> Option<OwnerQuota> {
         let quotas = self.quotas.filter(|_| self.owner().is_some())?;
-        let (limit, states): (u64, Vec<&'static str>) = match kind {
+        let (limit, (ended, open)): (u64, (Vec<_>, Vec<_>)) = match kind {
             DocumentKind::Job => {
-                let open = JobState::all().filter(|state| !state.is_terminal());
-                (quotas.jobs, open.map(JobState::as_str).collect())
+                let (ended, open): (Vec<_>, Vec<_>) = JobState::all().partition(|state| state.is_terminal());
+                (quotas.jobs, (names(ended, JobState::as_str), names(open, JobState::as_str)))
             }
             DocumentKind::Run => {
-                let open = RunState::ALL.into_iter().filter(|state| !state.is_terminal());
-                (quotas.runs, open.map(RunState::as_str).collect())
+                let (ended, open): (Vec<_>, Vec<_>) =
+                    RunState::ALL.into_iter().partition(|state| state.is_terminal());
+                (quotas.runs, (names(ended, RunState::as_str), names(open, RunState::as_str)))
             }
-            DocumentKind::Workflow => (quotas.workflows, vec!["ACTIVE"]),
+            DocumentKind::Workflow => (quotas.workflows, (Vec::new(), vec!["ACTIVE"])),
             DocumentKind::CancelRequest => return None,
         };
-        Some(OwnerQuota { states, limit })
+        let kept = limit.saturating_mul(KEPT_ENDED_PER_OPEN);
+        let kept_ended = (!ended.is_empty()).then_some(KeptEnded { states: ended, limit: kept });
+        Some(OwnerQuota { states: open, limit, kept_ended })
     }
 
     /// Checks the quota of runs for one that has ended and is to run again: the engine writes it later.
@@ -69,4 +75,8 @@ impl Plane {
     pub(crate) fn owner(&self) -> Option<&str> {
         self.principal.as_deref().filter(|principal| *principal != UNAUTHENTICATED)
     }
+}
+
+fn names<S>(states: Vec<S>, name: fn(S) -> &'static str) -> Vec<&'static str> {
+    states.into_iter().map(name).collect()
 }

@@ -224,6 +224,32 @@ pub struct EventList {
     pub id: String,
     /// The events, oldest first.
     pub events: Vec<EventView>,
+    /// How many events between the first and the newest ones are no longer kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: u64,
+}
+
+impl EventList {
+    /// The list of these events.
+    #[must_use]
+    pub fn new(id: String, events: &[DocumentEvent]) -> Self {
+        let events: Vec<_> = events.iter().map(EventView::from).collect();
+        let dropped = dropped_events(&events);
+        Self { schema_version: SCHEMA_VERSION, id, events, dropped }
+    }
+}
+
+/// How many events of a history are no longer kept.
+#[must_use]
+pub fn dropped_events(events: &[EventView]) -> u64 {
+    // Each version has one event.
+    let newest = events.last().map_or(0, |event| event.version);
+    newest.saturating_sub(events.len() as u64)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The workflow that was stored.
@@ -255,4 +281,21 @@ pub struct ReasonRequest {
 pub struct RerunRequest {
     /// The id of the first step to run again.
     pub from: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_says_how_many_events_are_no_longer_kept() {
+        let event = |version| DocumentEvent { version, at: 0, body: "{}".into() };
+        for (versions, dropped) in [(vec![], 0), (vec![1, 2], 0), (vec![1, 2, 503, 504], 500)] {
+            let events: Vec<_> = versions.into_iter().map(event).collect();
+            let list = EventList::new("j".into(), &events);
+            assert_eq!((list.events.len(), list.dropped), (events.len(), dropped));
+            let shown = serde_json::to_value(&list).unwrap();
+            assert_eq!(shown.get("dropped").and_then(Value::as_u64), (dropped > 0).then_some(dropped));
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use leasehold_plane::view::EventView;
+use leasehold_plane::view::{EventView, dropped_events};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -59,6 +59,16 @@ pub(crate) fn event_field(event: &EventView, field: &str) -> String {
         Some(Value::String(text)) => text.clone(),
         None | Some(Value::Null) => "-".into(),
         Some(other) => other.to_string(),
+    }
+}
+
+/// Says how much of a long history is missing.
+pub(crate) fn print_dropped_events(events: &[EventView]) -> anyhow::Result<()> {
+    match dropped_events(events) {
+        0 => Ok(()),
+        dropped => {
+            print_line(&format!("{dropped} events between the first and the newest ones are no longer kept"))
+        }
     }
 }
 

@@ -259,7 +259,10 @@ fn a_replica_counts_once_and_serves_metrics_on_localhost_only() {
 #[test]
 fn a_workflow_is_checked_with_line_and_field() {
     let fixture = Fixture::sqlite();
+    let steps = (0..201).map(|at| format!("[[step]]\nid = \"s{at}\"\ndelay = \"5s\"\n"));
+    let many = steps.fold("name = \"w\"\n".to_owned(), |file, step| file + &step);
     for (text, wanted) in [
+        (many.as_str(), ["w.toml:602", "step: there are 201", "at most 200 are allowed"]),
         (
             "name = \"w\"\n[[step]]\nid = \"a\"\nexec = [\"true\"]\nneeds = [\"b\"]\n",
             ["w.toml:5", "step[0].needs", "\"b\" is not a step"],

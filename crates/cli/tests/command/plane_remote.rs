@@ -90,8 +90,8 @@ fn mask(value: &mut Value, server: &str) {
         Value::Object(fields) => {
             fields.remove("self_approval");
             for (name, field) in fields {
-                let principal =
-                    ["principal", "submitted_by", "started_by", "requesters"].contains(&name.as_str());
+                let principal = ["principal", "submitted_by", "started_by", "requesters", "repairers"]
+                    .contains(&name.as_str());
                 if principal || name.ends_with("_ms") || name == "fence" && !field.is_null() {
                     *field = "#".into();
                 }

@@ -22,6 +22,8 @@ pub struct JobChange {
     pub job: Job,
     /// The state stays the same, so the transition table does not apply.
     pub keeps_state: bool,
+    /// Only the due time changes: no new version and no event.
+    pub only_due_time: bool,
     /// The job's next due time; `None` for the time-out of its state.
     pub due_in: Option<Duration>,
     /// Messages that are sent in the same step.
@@ -52,6 +54,7 @@ impl JobChange {
         Self {
             job,
             keeps_state: false,
+            only_due_time: false,
             due_in: None,
             messages: send,
             reason: why.into(),
@@ -147,11 +150,13 @@ impl Job {
         change
     }
 
-    /// A worker's heartbeat: only the due time changes.
+    /// A worker's heartbeat: only the due time changes, so that the history does not grow with the time that
+    /// the work takes.
     #[must_use]
     pub fn heartbeat(&self, due_in: Duration) -> JobChange {
         let mut change = JobChange::with_state(self, self.state, "heartbeat");
         change.keeps_state = true;
+        change.only_due_time = true;
         change.due_in = Some(due_in);
         change
     }

@@ -14,7 +14,8 @@ use subtle::ConstantTimeEq;
 pub use change::JobChange;
 pub(crate) use change::{cancel_message, dispatch_message};
 pub(crate) use spec::{
-    DEFAULT_TENANT, check_key, check_name, check_new_id, check_tenant_prefix, key_scope, step_job_id,
+    DEFAULT_TENANT, MAX_STEP_ATTEMPTS, check_json_size, check_key, check_name, check_new_id,
+    check_tenant_prefix, key_scope, step_job_id,
 };
 pub use spec::{JobSpec, Work, check_payload};
 
@@ -55,6 +56,9 @@ pub struct Job {
     /// They may decide about it as little as its submitter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requesters: Vec<String>,
+    /// The principals that changed its payload. They may decide about it as little as its submitter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repairers: Vec<String>,
     /// How often it was handed over. Each hand-over has its own number, so a late result cannot be mistaken.
     pub attempt: u32,
     /// How many attempts failed in their own work.
@@ -186,6 +190,7 @@ impl Job {
             spec,
             submitted_by: None,
             requesters: Vec::new(),
+            repairers: Vec::new(),
             attempt: 0,
             failures: 0,
             losses: 0,
@@ -198,10 +203,10 @@ impl Job {
         }
     }
 
-    /// Whether the principal submitted it, started its run, or had one of them done again.
+    /// Whether the principal submitted it, started its run, had one of them done again, or changed its payload.
     #[must_use]
     pub fn is_requested_by(&self, principal: &str) -> bool {
-        let mut all = self.submitted_by.iter().chain(&self.requesters);
+        let mut all = self.submitted_by.iter().chain(&self.requesters).chain(&self.repairers);
         all.any(|requester| requester == principal)
     }
 

@@ -124,6 +124,9 @@ pub(crate) fn check_tenant_prefix(field: &str, tenant: &str, id: &str) -> Result
     Err(InvalidInput::new("id", id, why))
 }
 
+/// How often a step can be begun. Each attempt leaves a job.
+pub(crate) const MAX_STEP_ATTEMPTS: u32 = 100;
+
 /// The id of a step's job. The id of a step has no dot, so the run and the step can be read from it.
 pub(crate) fn step_job_id(run: &str, step: &str, attempt: u32) -> String {
     format!("{run}.{step}.{attempt}")
@@ -195,14 +198,19 @@ fn check_command(argv: &[String]) -> Result<(), InvalidInput> {
 /// # Errors
 /// It is too long.
 pub fn check_payload(payload: &Value) -> Result<(), InvalidInput> {
-    let long = payload.to_string().len();
+    check_json_size("payload", payload).map(drop)
+}
+
+/// Checks the size of a value that becomes a payload, and returns it.
+pub(crate) fn check_json_size(field: &str, value: &Value) -> Result<usize, InvalidInput> {
+    let long = value.to_string().len();
     if long > MAX_PAYLOAD_BYTES {
         let why = format!(
             "is {long} bytes long; at most {MAX_PAYLOAD_BYTES} are allowed: put the data elsewhere and name it here"
         );
-        return Err(InvalidInput::new("payload", "…", why));
+        return Err(InvalidInput::new(field, "…", why));
     }
-    Ok(())
+    Ok(long)
 }
 
 /// Checks an idempotency key.

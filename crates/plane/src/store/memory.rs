@@ -12,8 +12,9 @@ use leasehold_core::store::StoreError;
 
 use super::{
     CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage,
-    DocumentQuery, KeySpace, Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse, check_write,
-    document_scope,
+    DocumentQuery, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS, KeptEnded, KeySpace, MAX_DELETED_PER_WRITE,
+    Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse, check_write, document_scope,
+    is_ended_job_of, step_jobs,
 };
 
 /// A plane store in memory, for tests and examples.
@@ -33,6 +34,7 @@ struct Tables {
 
 #[derive(Debug)]
 struct StoredDocument {
+    version: u64,
     state: &'static str,
     due: Option<u64>,
     index_key: String,
@@ -40,7 +42,7 @@ struct StoredDocument {
     created: u64,
     updated: u64,
     body: String,
-    // One per version, with the id of the write that made it: a repeated write is recognised by that id.
+    // Each with the id of the write that made it: a repeated write is recognised by that id.
     events: Vec<(String, DocumentEvent)>,
 }
 
@@ -80,6 +82,7 @@ pub(crate) fn add_to_millis(now: u64, ahead: Duration) -> u64 {
 impl Tables {
     fn store_revision(&mut self, entry: &Revision, write: &str, now: u64) -> u64 {
         let row = self.docs.entry((entry.kind, entry.id.clone())).or_insert_with(|| StoredDocument {
+            version: 0,
             state: entry.state,
             due: None,
             index_key: String::new(),
@@ -95,9 +98,13 @@ impl Tables {
         row.owner.clone_from(&entry.owner);
         row.updated = now;
         row.body.clone_from(&entry.body);
-        let version = row.events.len() as u64 + 1;
+        row.version += 1;
+        let version = row.version;
         let event = DocumentEvent { version, at: now, body: entry.event.clone() };
         row.events.push((write.to_owned(), event));
+        if row.events.len() as u64 > KEPT_FIRST_EVENTS + KEPT_NEWEST_EVENTS {
+            row.events.remove(KEPT_FIRST_EVENTS as usize);
+        }
         if let Some(key) = &entry.key {
             let key = (entry.kind, key.space(), key.text().to_owned());
             self.keys.entry(key).or_insert_with(|| entry.id.clone());
@@ -114,6 +121,38 @@ impl Tables {
             (document_scope(kind, id, &row.body) == earlier.scope).then_some(id)
         };
         found.or_else(earlier).cloned()
+    }
+
+    /// Deletes a document with all that belongs to it.
+    fn forget(&mut self, kind: DocumentKind, id: &str) {
+        let Some(row) = self.docs.remove(&(kind, id.to_owned())) else { return };
+        self.keys.retain(|(of, ..), other| *of != kind || other != id);
+        // The lock name of the document. Fence marks would otherwise accumulate for ever.
+        self.fences.remove(&format!("{}:{id}", kind.as_str()));
+        match kind {
+            DocumentKind::Run => {
+                for job in step_jobs(id, &row.body) {
+                    let found = self.docs.get(&(DocumentKind::Job, job.clone()));
+                    if found.is_some_and(|found| is_ended_job_of(id, found.state, &found.body)) {
+                        self.forget(DocumentKind::Job, &job);
+                    }
+                }
+            }
+            DocumentKind::Job => self.forget(DocumentKind::CancelRequest, id),
+            DocumentKind::Workflow | DocumentKind::CancelRequest => {}
+        }
+    }
+
+    /// Deletes the oldest ended documents of an owner beyond those that are kept.
+    fn forget_ended(&mut self, kind: DocumentKind, owner: &str, kept: &KeptEnded) {
+        let of = |row: &StoredDocument| row.owner == owner && kept.states.contains(&row.state);
+        let all = self.docs.iter().filter(|((of_kind, _), row)| *of_kind == kind && of(row));
+        let mut ended: Vec<_> = all.map(|((_, id), row)| (row.updated, id.clone())).collect();
+        ended.sort();
+        let extra = (ended.len() as u64).saturating_sub(kept.limit).min(MAX_DELETED_PER_WRITE);
+        for (_, id) in ended.into_iter().take(extra as usize) {
+            self.forget(kind, &id);
+        }
     }
 
     /// Queues the message. False if one with this id is queued already.
@@ -159,7 +198,7 @@ impl Tables {
 fn to_document(id: &str, row: &StoredDocument, now: u64) -> Document {
     Document {
         id: id.to_owned(),
-        version: row.events.len() as u64,
+        version: row.version,
         state: row.state.to_owned(),
         due: row.due,
         created: row.created,
@@ -182,11 +221,15 @@ impl PlaneStore for MemoryPlane {
         let mut tables = self.lock();
         let entry = &write.revision;
         // The event after the expected version: if this write made it, the write is a repetition.
-        let at = usize::try_from(write.expected_version.unwrap_or(0)).unwrap_or(usize::MAX);
+        let after_expected = write.expected_version.unwrap_or(0) + 1;
         let found = tables.docs.get(&(entry.kind, entry.id.clone())).map(|row| CurrentDocument {
-            version: row.events.len() as u64,
+            version: row.version,
             state: row.state.to_owned(),
-            write_after_expected: row.events.get(at).map(|(write, _)| write.clone()),
+            write_after_expected: row
+                .events
+                .iter()
+                .find(|(_, event)| event.version == after_expected)
+                .map(|(write, _)| write.clone()),
         });
         let mark = |(name, _): &(_, _)| tables.fences.get(leasehold_core::Name::as_str(name)).copied();
         let newest = write.fence.as_ref().and_then(mark);
@@ -197,6 +240,13 @@ impl PlaneStore for MemoryPlane {
         }
         if let Some((name, fence)) = &write.fence {
             tables.fences.insert(name.as_str().to_owned(), *fence);
+        }
+        if write.only_due_time {
+            if let Some(row) = tables.docs.get_mut(&(entry.kind, entry.id.clone())) {
+                row.due = entry.due_in.map(|ahead| add_to_millis(now, ahead));
+            }
+            let version = write.expected_version.unwrap_or(0);
+            return Ok(WriteResponse::Applied { version, repeated: false, already_existing: Vec::new() });
         }
         let version = tables.store_revision(entry, &write.id, now);
         let mut skipped = Vec::new();
@@ -209,6 +259,9 @@ impl PlaneStore for MemoryPlane {
         }
         for message in &write.messages {
             tables.enqueue(message, now);
+        }
+        if let Some(kept) = write.quota.as_ref().and_then(|quota| quota.kept_ended.as_ref()) {
+            tables.forget_ended(entry.kind, &entry.owner, kept);
         }
         Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
     }
@@ -324,10 +377,7 @@ impl PlaneStore for MemoryPlane {
             .take(limit)
             .collect();
         for key in &gone {
-            tables.docs.remove(key);
-            tables.keys.retain(|(of, ..), id| *of != kind || *id != key.1);
-            // The lock name of the document. Fence marks would otherwise accumulate for ever.
-            tables.fences.remove(&format!("{}:{}", kind.as_str(), key.1));
+            tables.forget(kind, &key.1);
         }
         Ok(gone.len() as u64)
     }

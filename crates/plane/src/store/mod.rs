@@ -16,6 +16,7 @@
 
 mod document_key;
 pub mod memory;
+mod owned;
 mod query;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -33,8 +34,14 @@ use leasehold_core::{Fence, Name};
 
 pub use document_key::DocumentKey;
 pub(crate) use document_key::{KeySpace, document_scope};
+pub(crate) use owned::{is_ended_job_of, step_jobs};
 pub use query::{DocumentPage, DocumentPosition, DocumentQuery, DocumentScope};
 pub(crate) use write_rule::{CurrentDocument, check_write};
+
+/// How many of a document's first events are kept. `plane.lua` has the same numbers.
+pub(crate) const KEPT_FIRST_EVENTS: u64 = 100;
+/// How many of a document's newest events are kept.
+pub(crate) const KEPT_NEWEST_EVENTS: u64 = 400;
 
 /// The kinds of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,6 +122,9 @@ pub struct WriteRequest {
     pub new_documents: Vec<Revision>,
     /// Messages that are sent in the same step.
     pub messages: Vec<Message>,
+    /// Only the due time changes, under the same conditions: no new version, no event, nothing further.
+    /// A repetition does the same again.
+    pub only_due_time: bool,
 }
 
 impl WriteRequest {
@@ -130,6 +140,7 @@ impl WriteRequest {
             fence: None,
             new_documents: Vec::new(),
             messages: Vec::new(),
+            only_due_time: false,
         }
     }
 }
@@ -142,7 +153,22 @@ pub struct OwnerQuota {
     pub states: Vec<&'static str>,
     /// The most documents in these states.
     pub limit: u64,
+    /// What is kept of those that have ended; `None`: everything, for the retention time.
+    pub kept_ended: Option<KeptEnded>,
 }
+
+/// How many ended documents of one kind an owner may have. Each step that adds a document deletes the oldest ended
+/// ones beyond that, as [`PlaneStore::purge`] does; so their number is bounded without a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptEnded {
+    /// The states of documents that have ended.
+    pub states: Vec<&'static str>,
+    /// The most documents in these states.
+    pub limit: u64,
+}
+
+/// How many ended documents one write deletes at most. It adds one, so two are enough for the number to shrink.
+pub(crate) const MAX_DELETED_PER_WRITE: u64 = 2;
 
 /// The response to a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -344,7 +370,8 @@ pub trait PlaneStore: Send + Sync + fmt::Debug + 'static {
         key: &DocumentKey,
     ) -> Result<Option<String>, StoreError>;
 
-    /// The events of a document, oldest first.
+    /// The events of a document, oldest first. Of a long history the first 100 and the newest 400 are kept;
+    /// the versions show how many are missing between them.
     async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError>;
 
     /// Receives up to `limit` due messages. Unless settled, they are delivered again after the visibility
@@ -364,8 +391,8 @@ pub trait PlaneStore: Send + Sync + fmt::Debug + 'static {
     /// changed.
     async fn settle(&self, taken: &Delivery, settle: Disposition) -> Result<bool, StoreError>;
 
-    /// Deletes documents in these states that were last written longer than `keep` ago, with their events.
-    /// Returns how many.
+    /// Deletes documents in these states that were last written longer than `keep` ago, with their events. A run
+    /// takes the ended jobs of its steps with it, and a job its cancel request. Returns how many, without these.
     async fn purge(
         &self,
         kind: DocumentKind,

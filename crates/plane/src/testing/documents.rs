@@ -6,8 +6,8 @@ use leasehold_core::clock::{BootClock, ClockExt};
 
 use super::{change_state, fence, ids, new_document, query, revision, write_applied, write_refused};
 use crate::store::{
-    DocumentKey, DocumentKind, DocumentQuery, DocumentScope, OwnerQuota, Revision, SharedPlaneStore,
-    WriteRefusal, WriteRequest, WriteResponse,
+    Document, DocumentKey, DocumentKind, DocumentQuery, DocumentScope, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS,
+    KeptEnded, OwnerQuota, Revision, SharedPlaneStore, WriteRefusal, WriteRequest, WriteResponse,
 };
 
 /// Documents are found by state, index key and due time, the earliest first, and counted.
@@ -117,7 +117,7 @@ pub async fn documents_are_found_by_scope(store: SharedPlaneStore) {
 pub async fn quotas_are_counted_by_owner(store: SharedPlaneStore) {
     let owned = |id: &'static str, owner: &str| WriteRequest {
         revision: Revision { owner: owner.into(), ..revision(id, "PENDING") },
-        quota: Some(OwnerQuota { states: vec!["PENDING", "SCHEDULED"], limit: 2 }),
+        quota: Some(OwnerQuota { states: vec!["PENDING", "SCHEDULED"], limit: 2, kept_ended: None }),
         ..new_document(id)
     };
     let refused = WriteRefusal::QuotaReached { kind: DocumentKind::Job, limit: 2 };
@@ -144,6 +144,100 @@ pub async fn quotas_are_counted_by_owner(store: SharedPlaneStore) {
     write_applied(&*store, &owned("c", "ann")).await;
 }
 
+/// Each new document deletes the oldest ended ones of its owner beyond those that are kept: runs with the ended jobs
+/// of their steps, jobs with their cancel requests. Nothing else goes.
+pub async fn ended_documents_of_an_owner_are_bounded(store: SharedPlaneStore) {
+    let ended = ["CANCELLED", "FAILED"];
+    let owned = |kind, id: &str, owner: &str, body: String| WriteRequest {
+        revision: Revision {
+            kind,
+            owner: owner.into(),
+            key: Some(DocumentKey::scoped("default", id)),
+            body,
+            ..revision(id, "PENDING")
+        },
+        quota: Some(OwnerQuota {
+            states: vec!["PENDING"],
+            limit: 100,
+            kept_ended: Some(KeptEnded { states: ended.to_vec(), limit: 2 }),
+        }),
+        ..new_document(id)
+    };
+    let end = async |new: &WriteRequest, state| {
+        let end = Revision { state, key: None, ..new.revision.clone() };
+        let write = change_state(&new.revision.id, 1, "PENDING", state);
+        write_applied(&*store, &WriteRequest { revision: end, quota: None, ..write }).await;
+    };
+    let there = async |kind, id: &str| store.read(kind, id).await.unwrap().is_some();
+    let job = |id: &str, parent: &str| {
+        let body = format!("{{\"parent\":{{\"run\":\"{parent}\"}}}}");
+        WriteRequest { quota: None, ..owned(DocumentKind::Job, id, "", body) }
+    };
+    for kind in [DocumentKind::Job, DocumentKind::Run] {
+        let add = async |id: &str, owner: &str, state| {
+            // Two attempts of one step.
+            let body = "{\"steps\":{\"s\":{\"attempt\":2}}}".to_owned();
+            let new = owned(kind, id, owner, body);
+            write_applied(&*store, &new).await;
+            if let Some(state) = state {
+                end(&new, state).await;
+            }
+        };
+        for owner in ["bob", ""] {
+            for number in 0..2 {
+                add(&format!("{owner}{number}"), owner, Some("FAILED")).await;
+            }
+        }
+        add("open", "ann", None).await;
+        for (number, state) in ended.into_iter().cycle().take(3).enumerate() {
+            add(&format!("a{number}"), "ann", Some(state)).await;
+            for attempt in 1..=2 {
+                let step = job(&format!("a{number}.s.{attempt}"), &format!("a{number}"));
+                write_applied(&*store, &step).await;
+                // The second attempt's job has not ended.
+                if attempt == 1 {
+                    end(&step, "FAILED").await;
+                }
+            }
+        }
+        write_applied(&*store, &job("a0.s.3", "a0")).await;
+        let signal = Revision { kind: DocumentKind::CancelRequest, ..revision("a0", "DONE") };
+        write_applied(&*store, &WriteRequest { revision: signal, ..new_document("signal") }).await;
+        assert!(there(kind, "a0").await, "the third one has not been followed by another");
+        add("b", "ann", None).await;
+        assert!(!there(kind, "a0").await);
+        assert!(store.history(kind, "a0").await.unwrap().is_empty());
+        let key = DocumentKey::scoped("default", "a0");
+        assert_eq!(store.find_id_by_key(kind, &key).await.unwrap(), None);
+        for id in ["a1", "a2", "b", "open", "bob0", "bob1", "0", "1"] {
+            assert!(there(kind, id).await, "{kind:?} {id}");
+        }
+        let with_run = kind == DocumentKind::Run;
+        assert_eq!(there(DocumentKind::CancelRequest, "a0").await, with_run, "{kind:?}");
+        assert_eq!(there(DocumentKind::Job, "a0.s.1").await, !with_run, "{kind:?}");
+        for id in ["a0.s.2", "a0.s.3", "a1.s.1"] {
+            assert!(there(DocumentKind::Job, id).await, "{kind:?} {id}");
+        }
+        // Begun again, it does not count as ended any more.
+        let rerun = Revision { owner: "ann".into(), kind, ..revision("a1", "PENDING") };
+        if with_run {
+            let write =
+                WriteRequest { allowed_states: vec!["FAILED"], ..change_state("a1", 2, "FAILED", "PENDING") };
+            write_applied(&*store, &WriteRequest { revision: rerun, ..write }).await;
+            add("c", "ann", None).await;
+            assert!(there(kind, "a1").await && there(kind, "a2").await);
+        } else {
+            // The next kind uses the same names.
+            let ids = ["a0.s.2", "a0.s.3", "a1.s.2", "a2.s.2"];
+            for id in ids {
+                end(&job(id, id), "FAILED").await;
+            }
+            store.purge(DocumentKind::Job, &["FAILED", "CANCELLED"], Duration::ZERO, 100).await.unwrap();
+            store.purge(DocumentKind::CancelRequest, &["DONE"], Duration::ZERO, 100).await.unwrap();
+        }
+    }
+}
+
 /// Each write makes one event, in order.
 pub async fn every_write_is_one_event(store: SharedPlaneStore) {
     write_applied(&*store, &new_document("a")).await;
@@ -155,6 +249,73 @@ pub async fn every_write_is_one_event(store: SharedPlaneStore) {
     assert_eq!(seen, [(1, to[0]), (2, to[1]), (3, to[2])]);
     assert!(history.windows(2).all(|two| two[0].at <= two[1].at));
     assert!(store.history(DocumentKind::Job, "b").await.unwrap().is_empty());
+}
+
+/// Of a long history the first and the newest events are kept, and repeated writes are still recognised.
+pub async fn long_histories_keep_their_first_and_newest_events(store: SharedPlaneStore) {
+    let newest = KEPT_FIRST_EVENTS + KEPT_NEWEST_EVENTS + 20;
+    write_applied(&*store, &new_document("a")).await;
+    for seen in 1..newest {
+        write_applied(&*store, &change_state("a", seen, "PENDING", "PENDING")).await;
+    }
+    let history = store.history(DocumentKind::Job, "a").await.unwrap();
+    let versions: Vec<_> = history.iter().map(|event| event.version).collect();
+    let kept: Vec<_> = (1..=KEPT_FIRST_EVENTS).chain(newest - KEPT_NEWEST_EVENTS + 1..=newest).collect();
+    assert_eq!(versions, kept);
+    assert_eq!(store.read(DocumentKind::Job, "a").await.unwrap().unwrap().version, newest);
+    for seen in [1, KEPT_FIRST_EVENTS - 1, newest - KEPT_NEWEST_EVENTS, newest - 1] {
+        let again = store.write(&change_state("a", seen, "PENDING", "PENDING")).await.unwrap();
+        assert!(matches!(again, WriteResponse::Applied { repeated: true, .. }), "{seen}: {again:?}");
+    }
+    // A repetition of a write whose event is gone is refused like any late write.
+    for seen in [KEPT_FIRST_EVENTS, newest - KEPT_NEWEST_EVENTS - 1] {
+        let late = write_refused(&*store, &change_state("a", seen, "PENDING", "PENDING")).await;
+        assert!(matches!(late, WriteRefusal::VersionMismatch { .. }), "{seen}: {late:?}");
+    }
+}
+
+/// The due time alone moves without a new version or event, and under the conditions of every write.
+pub async fn a_due_time_moves_without_an_event(store: SharedPlaneStore) {
+    let due = |id: &str, seconds| WriteRequest {
+        revision: Revision { due_in: Some(Duration::from_secs(seconds)), ..revision(id, "PENDING") },
+        ..new_document(id)
+    };
+    write_applied(&*store, &due("a", 10)).await;
+    write_applied(&*store, &due("b", 20)).await;
+    let topic = DocumentQuery { index_key: Some("topic".into()), ..query(&["PENDING"]) };
+    assert_eq!(ids(&*store, &topic).await, ["a", "b"]);
+    let before = store.read(DocumentKind::Job, "a").await.unwrap().unwrap();
+    let extend = |id: &str, seen, state| WriteRequest {
+        id: id.into(),
+        expected_version: Some(seen),
+        allowed_states: vec![state],
+        fence: fence("job:a", 5),
+        messages: Vec::new(),
+        only_due_time: true,
+        ..due("a", 30)
+    };
+    for id in ["w1", "w1", "w2"] {
+        assert_eq!(write_applied(&*store, &extend(id, 1, "PENDING")).await, 1);
+    }
+    let after = store.read(DocumentKind::Job, "a").await.unwrap().unwrap();
+    assert!(after.due.unwrap() >= before.due.unwrap() + 20_000, "{before:?} {after:?}");
+    assert_eq!(Document { due: before.due, now: before.now, ..after }, before);
+    assert_eq!(store.history(DocumentKind::Job, "a").await.unwrap().len(), 1);
+    for query in [topic, query(&["PENDING"])] {
+        assert_eq!(ids(&*store, &query).await, ["b", "a"]);
+    }
+    assert!(matches!(
+        write_refused(&*store, &extend("w3", 2, "PENDING")).await,
+        WriteRefusal::VersionMismatch { .. }
+    ));
+    assert!(matches!(
+        write_refused(&*store, &extend("w4", 1, "RUNNING")).await,
+        WriteRefusal::ForbiddenTransition { .. }
+    ));
+    // Its fence counts for later writes.
+    let older = WriteRequest { fence: fence("job:a", 4), ..change_state("a", 1, "PENDING", "SCHEDULED") };
+    assert!(matches!(write_refused(&*store, &older).await, WriteRefusal::StaleFence { .. }));
+    write_applied(&*store, &change_state("a", 1, "PENDING", "SCHEDULED")).await;
 }
 
 /// Documents that ended long ago are purged with their events and key; no others are.

@@ -20,12 +20,14 @@ pub use conditional_writes::{
     an_idempotency_key_brings_one_document, of_many_writers_one_wins,
 };
 pub use documents::{
-    documents_are_found, documents_are_found_by_scope, documents_come_in_pages, every_write_is_one_event,
-    old_documents_are_forgotten, quotas_are_counted_by_owner,
+    a_due_time_moves_without_an_event, documents_are_found, documents_are_found_by_scope,
+    documents_come_in_pages, ended_documents_of_an_owner_are_bounded, every_write_is_one_event,
+    long_histories_keep_their_first_and_newest_events, old_documents_are_forgotten,
+    quotas_are_counted_by_owner,
 };
 pub use keys::{
     engine_keys_are_a_space_of_their_own, keys_count_within_their_scope,
-    keys_of_earlier_versions_count_in_their_scope,
+    keys_of_earlier_versions_count_in_their_scope, names_that_read_alike_are_kept_apart,
 };
 pub use messages::{mail_comes_until_it_is_acknowledged, mail_goes_to_one_taker};
 
@@ -61,6 +63,7 @@ fn new_document(id: &str) -> WriteRequest {
         fence: None,
         new_documents: Vec::new(),
         messages: Vec::new(),
+        only_due_time: false,
     }
 }
 
@@ -133,10 +136,11 @@ macro_rules! plane_store_suite {
             a_new_document_is_there_once, a_write_needs_the_version_it_saw, a_state_follows_only_where_it_may,
             a_stale_fence_is_refused, a_repeated_write_changes_nothing, an_idempotency_key_brings_one_document,
             all_of_a_write_or_nothing, mail_comes_until_it_is_acknowledged, mail_goes_to_one_taker,
-            of_many_writers_one_wins, documents_are_found, documents_come_in_pages, every_write_is_one_event, old_documents_are_forgotten,
+            of_many_writers_one_wins, documents_are_found, documents_come_in_pages, every_write_is_one_event,
+            a_due_time_moves_without_an_event, ended_documents_of_an_owner_are_bounded, long_histories_keep_their_first_and_newest_events, old_documents_are_forgotten,
             documents_are_found_by_scope, quotas_are_counted_by_owner,
             keys_count_within_their_scope, engine_keys_are_a_space_of_their_own,
-            keys_of_earlier_versions_count_in_their_scope,
+            keys_of_earlier_versions_count_in_their_scope, names_that_read_alike_are_kept_apart,
         );
     };
     ($make:path; $($case:ident),* $(,)?) => {

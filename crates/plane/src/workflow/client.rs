@@ -11,7 +11,9 @@ use super::definition::Workflow;
 use super::engine::{run_message, run_revision};
 use super::run::{Run, RunState};
 use crate::error::PlaneError;
-use crate::job::{DEFAULT_TENANT, check_key, check_name, check_tenant_prefix, key_scope};
+use crate::job::{
+    DEFAULT_TENANT, MAX_STEP_ATTEMPTS, check_json_size, check_key, check_name, check_tenant_prefix, key_scope,
+};
 use crate::plane::Plane;
 use crate::scheduler::while_held;
 use crate::store::{
@@ -60,6 +62,9 @@ pub struct StartRunResponse {
     pub repeated: bool,
 }
 
+/// The size limit of all copies of a run's input together: one request must not store much more than it carries.
+const MAX_INPUT_COPIES_BYTES: usize = 16 * 1024 * 1024;
+
 // Definitions must not change under a local-only hold, so the class is a fail-closed one.
 const DEFINITION_CLASS: &str = "workflow-critical";
 
@@ -67,9 +72,9 @@ impl Plane {
     /// Stores a workflow, or its next version. Runs in progress keep the version they began with.
     ///
     /// # Errors
-    /// Another client is changing the workflow, or the store did not respond.
+    /// A field is not allowed; another client is changing the workflow; or the store did not respond.
     pub async fn apply_workflow(&self, workflow: &Workflow) -> Result<u64, PlaneError> {
-        check_names(workflow)?;
+        workflow.check()?;
         let name = Name::new(&format!("workflow:{}", workflow.name))?;
         let hold = self.writer.lock(DEFINITION_CLASS, name, Some(Duration::from_secs(2))).await?;
         let apply = async {
@@ -124,7 +129,7 @@ impl Plane {
     /// Starts a run if the organisation's limit allows one more.
     ///
     /// # Errors
-    /// Unknown workflow or class; the limit is reached; the admission lock is busy or unavailable; the store
+    /// Unknown workflow or class; the input is too large; the limit is reached; the admission lock is busy or unavailable; the store
     /// did not respond.
     pub async fn start_run(&self, start: StartRunRequest) -> Result<StartRunResponse, PlaneError> {
         let workflow = self.workflow(&start.workflow).await?;
@@ -145,6 +150,7 @@ impl Plane {
         // The class may have left the policy file since the workflow was defined.
         self.writer.locks.policies().class(&workflow.class, now)?;
         check_key(start.key.as_deref())?;
+        check_input(&workflow, &start.input)?;
         let key = start.key.as_deref().map(|key| DocumentKey::scoped(start.key_scope(), key));
         let org = if start.org.is_empty() { DEFAULT_TENANT.to_owned() } else { start.org };
         // The organisation is part of lock names: those of its resources, and of the run.
@@ -327,6 +333,11 @@ impl Plane {
         if !run.state.is_terminal() {
             return refuse(ErrorCode::StillRunning, format!("run {id} is {} and not over yet", run.state));
         }
+        let steps = run.workflow.downstream(from);
+        if steps.iter().any(|step| run.steps.get(*step).is_some_and(|at| at.attempt >= MAX_STEP_ATTEMPTS)) {
+            let why = format!("was begun {MAX_STEP_ATTEMPTS} times, or a step after it; start a new run");
+            return Err(InvalidInput::new("from", from, why).into());
+        }
         self.check_run_quota().await?;
         Ok(run)
     }
@@ -337,6 +348,21 @@ impl Plane {
         self.writer.call(self.writer.store.send(&message)).await?;
         Ok(())
     }
+}
+
+/// Checks what a run's input takes: one copy in the run, and one in the job of each step that gets it.
+fn check_input(workflow: &Workflow, input: &Value) -> Result<(), InvalidInput> {
+    let long = check_json_size("input", input)?;
+    let steps = workflow.steps.iter().filter(|step| step.takes_input()).count();
+    if long.saturating_mul(steps) > MAX_INPUT_COPIES_BYTES {
+        let why = format!(
+            "is {long} bytes long, and the jobs of {steps} steps get a copy each; at most {MAX_INPUT_COPIES_BYTES} \
+             bytes are allowed for all copies: put the data elsewhere and name it here, or give the steps their \
+             own payload"
+        );
+        return Err(InvalidInput::new("input", "…", why));
+    }
+    Ok(())
 }
 
 /// The response to a start whose id a run has already.
@@ -370,13 +396,4 @@ impl crate::fenced_writer::FencedWriter {
             WriteResponse::Refused(refusal) => Err(refusal.into()),
         }
     }
-}
-
-/// Refuses a workflow whose name, or whose steps' ids, look like others. `parse` checks those of a file.
-fn check_names(workflow: &Workflow) -> Result<(), InvalidInput> {
-    check_name("name", &workflow.name, &format!("workflow:{}", workflow.name))?;
-    for step in &workflow.steps {
-        check_name("step.id", &step.id, &format!("job:{}", step.id))?;
-    }
-    Ok(())
 }

@@ -235,6 +235,7 @@ impl Engine {
             fence: None,
             new_documents: also,
             messages: send,
+            only_due_time: false,
         };
         let (version, skipped) = writer.commit(hold, write).await?;
         let mut conflicts = Vec::new();

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::definition::{Step, StepWork, Workflow};
+use super::definition::{MAX_STEPS, Step, StepWork, Workflow, check_needs, check_no_dot, check_step_count};
 use crate::job::check_name;
 use crate::span::Span;
 
@@ -81,9 +81,11 @@ pub fn parse(file: &str, text: &str) -> Result<Workflow, InvalidInput> {
         Some(class) => check_class(&place, &class)?,
         None => "workflow".to_owned(),
     };
-    if read.step.is_empty() {
-        return Err(place.error(0, "step", "there is none; write [[step]] and give it an id and its work"));
-    }
+    // Before the steps are compared with each other, which takes time by the square of their number.
+    check_step_count(read.step.len()).map_err(|why| {
+        let at = read.step.get(MAX_STEPS).map_or(0, |step| step.span().start);
+        place.error(at, "step", &why)
+    })?;
     let known: Vec<String> = read.step.iter().map(|step| step.get_ref().id.get_ref().clone()).collect();
     let mut steps = Vec::new();
     for (number, step) in read.step.into_iter().enumerate() {
@@ -92,9 +94,7 @@ pub fn parse(file: &str, text: &str) -> Result<Workflow, InvalidInput> {
     let workflow = Workflow { name, class, steps };
     if let Some(step) = workflow.find_cycle() {
         let at = text.find(&format!("\"{}\"", step.id)).unwrap_or(0);
-        let why =
-            format!("step {:?} needs itself, by way of {:?}; it could never begin", step.id, step.needs);
-        return Err(place.error(at, "needs", &why));
+        return Err(place.error(at, "needs", &step.cycle_text()));
     }
     Ok(workflow)
 }
@@ -126,22 +126,19 @@ fn check_step(
     let (at, id) = (text.id.span().start, text.id.into_inner());
     check_name("id", &id, &format!("job:{id}"))
         .map_err(|error| place.error(at, &field("id"), &error.to_string()))?;
-    // `Run::job_id` joins run, step and attempt with dots.
-    if id.contains('.') {
-        return Err(place.error(at, &field("id"), "must not contain a dot: it parts the names of jobs"));
-    }
+    check_no_dot(&id).map_err(|why| place.error(at, &field("id"), why))?;
     if known.iter().filter(|other| **other == id).count() > 1 {
         return Err(place.error(at, &field("id"), &format!("{id:?} is the id of another step too")));
     }
-    let mut needs = Vec::new();
-    for need in text.needs {
-        let at = need.span().start;
-        let need = need.into_inner();
-        if !known.contains(&need) {
+    let needs_at = text.needs.first().map_or(whole, |need| need.span().start);
+    let (places, needs): (Vec<_>, Vec<_>) =
+        text.needs.into_iter().map(|need| (need.span().start, need.into_inner())).unzip();
+    check_needs(&needs).map_err(|why| place.error(needs_at, &field("needs"), &why))?;
+    for (at, need) in places.into_iter().zip(&needs) {
+        if !known.contains(need) {
             let why = format!("{need:?} is not a step; there are {}", known.join(", "));
             return Err(place.error(at, &field("needs"), &why));
         }
-        needs.push(need);
     }
     let works: Vec<StepWork> = [
         text.exec.map(StepWork::Exec),

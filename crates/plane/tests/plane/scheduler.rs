@@ -327,6 +327,28 @@ async fn pull_workers_claim_heartbeat_and_report() {
     assert_eq!(parts.locks.total("duplicate_terminal_total", ""), 1.0);
 }
 
+/// A claim that is kept alive for long costs as much as a short one.
+#[tokio::test(start_paused = true)]
+async fn finding_21_heartbeats_extend_a_claim_and_store_nothing_more() {
+    let fixture = Fixture::new();
+    let parts = fixture.replica_parts("a", Executors::default());
+    parts.plane.submit(pull_job("j")).await.unwrap();
+    let replica = parts.replica(Executors::default());
+    fixture.until(&parts, "j", JobState::Dispatched).await;
+    let claimed = parts.scheduler.claim(&ClaimRequest::new("work", "w")).await.unwrap().unwrap();
+    let before = parts.plane.job_history("j").await.unwrap();
+    for _ in 0..20 {
+        fixture.pass(claimed.heartbeat / 2).await;
+        parts.scheduler.heartbeat(&claimed.claim).await.unwrap();
+    }
+    let job = parts.plane.job("j").await.unwrap();
+    assert_eq!((job.state, job.version), (JobState::Running, claimed.job.version));
+    assert_eq!(parts.plane.job_history("j").await.unwrap(), before);
+    parts.scheduler.report(&claimed.claim, Ok(json!(7))).await.unwrap();
+    assert_eq!(parts.plane.job_history("j").await.unwrap().len(), before.len() + 1);
+    drop(replica);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_worker_loses_its_claim() {
     let fixture = Fixture::new();

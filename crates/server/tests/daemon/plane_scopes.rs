@@ -228,6 +228,27 @@ async fn finding_21_quotas_bound_jobs_runs_and_workflows_of_one_identity() {
     assert_eq!(stage.post("flood", "/v1/runs", run("f:1")).await.status, 200);
 }
 
+/// One request cannot make the daemon compare or copy without bound.
+#[tokio::test]
+async fn finding_21_a_definition_and_the_input_of_a_run_are_bounded() {
+    let stage = ScopesFixture::new(DaemonPlan::with_plane(), &[]).await;
+    let file = |steps: usize| {
+        let step = |at| format!("[[step]]\nid = \"s{at}\"\npull = \"t\"\n");
+        (0..steps).map(step).fold("name = \"w\"\n".to_owned(), |file, step| file + &step)
+    };
+    let refused = |reply: &Reply, parts: &[&str]| {
+        assert_eq!((reply.status, reply.code().as_str()), (422, "invalid"), "{reply:?}");
+        assert!(parts.iter().all(|part| reply.text.contains(part)), "{reply:?}");
+    };
+    refused(&stage.apply("root", &file(201)).await, &["step: there are 201; at most 200"]);
+    stage.apply("root", &file(200)).await.ok();
+    let start = |bytes: usize| json!({"id": "r", "workflow": "w", "input": "x".repeat(bytes)});
+    let reply = stage.post("root", "/v1/runs", start(100_000)).await;
+    refused(&reply, &["input", "200 steps", "at most 16777216 bytes"]);
+    assert_eq!(stage.get("root", "/v1/runs/r").await.status, 404);
+    assert_eq!(stage.post("root", "/v1/runs", start(50_000)).await.status, 201);
+}
+
 /// Classes are the daemon's, and every reader sees their values; only readers of all see who changed them and why.
 #[tokio::test]
 async fn finding_11_reasons_of_policy_changes_are_for_readers_of_everything() {

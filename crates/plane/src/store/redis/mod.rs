@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage, DocumentQuery,
-    KeySpace, Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse,
+    KeySpace, MAX_DELETED_PER_WRITE, Message, PlaneStore, Queue, Revision, WriteRequest, WriteResponse,
 };
 
 /// The upper bound for one script call. Callers apply their own timeout too.
@@ -151,8 +151,15 @@ impl PlaneStore for RedisPlane {
             "also": write.new_documents.iter().map(revision_json).collect::<Vec<_>>(),
             "send": write.messages.iter().map(message_json).collect::<Vec<_>>(),
         });
+        if write.only_due_time {
+            asked["only_due"] = json!(true);
+        }
         if let Some(quota) = &write.quota {
             asked["quota"] = json!({"states": quota.states, "limit": quota.limit});
+            if let Some(kept) = &quota.kept_ended {
+                asked["quota"]["kept_ended"] = json!(kept.limit);
+                asked["quota"]["max_deleted"] = json!(MAX_DELETED_PER_WRITE);
+            }
         }
         response::parse_write_response(self.call_script("write", asked).await?, write)
     }
@@ -179,8 +186,7 @@ impl PlaneStore for RedisPlane {
 
     async fn history(&self, kind: DocumentKind, id: &str) -> Result<Vec<DocumentEvent>, StoreError> {
         let asked = json!({"kind": kind.as_str(), "id": id});
-        let found = response::parse_list(self.call_script("history", asked).await?)?;
-        (1..).zip(found).map(|(version, event)| response::parse_event(version, &event)).collect()
+        response::parse_history(self.call_script("history", asked).await?)
     }
 
     async fn receive(

@@ -20,11 +20,40 @@ local function mail_key(queue, id) return prefix .. 'mail:' .. queue .. ':' .. i
 -- The documents of one owner in one state.
 local function owner_key(kind, state, owner) return prefix .. 'owner:' .. kind .. ':' .. state .. ':' .. owner end
 
+-- The ended documents of one owner, the oldest first.
+local function ended_key(kind, owner) return prefix .. 'ended:' .. kind .. ':' .. owner end
+
+-- The last states of jobs and runs.
+local ENDED = {SUCCEEDED = true, FAILED = true, TIMEOUT = true, CANCELLED = true, DENIED = true, QUARANTINED = true}
+
 local function unlist(kind, id, state, shelf, owner)
   redis.call('ZREM', state_key(kind, state), id)
   redis.call('ZREM', shelf_key(kind, state, shelf), id)
   redis.call('ZREM', age_key(kind, state), id)
-  if owner and owner ~= '' then redis.call('SREM', owner_key(kind, state, owner), id) end
+  if owner and owner ~= '' then
+    redis.call('SREM', owner_key(kind, state, owner), id)
+    redis.call('ZREM', ended_key(kind, owner), id)
+  end
+end
+
+-- Of a long history the first and the newest events are kept, as in store/mod.rs. One event is removed for each that is
+-- added; a history of an earlier version shrinks to the limit in steps.
+local FIRST_EVENTS, NEWEST_EVENTS, MAX_REMOVED_EVENTS = 100, 400, 1000
+local function add_event(kind, id, event)
+  local key = events_key(kind, id)
+  local extra = math.min(redis.call('RPUSH', key, event) - FIRST_EVENTS - NEWEST_EVENTS, MAX_REMOVED_EVENTS)
+  if extra <= 0 then return end
+  -- Redis removes list elements by value; no event is empty.
+  for i = 0, extra - 1 do redis.call('LSET', key, FIRST_EVENTS + i, '') end
+  redis.call('LREM', key, extra, '')
+end
+
+-- The event of a version, or false if it does not exist or is not kept.
+local function event_of(kind, id, version, newest)
+  local key = events_key(kind, id)
+  local index = version - 1
+  if index >= FIRST_EVENTS then index = index - (newest - redis.call('LLEN', key)) end
+  return index >= 0 and redis.call('LINDEX', key, index)
 end
 
 local function put(e, version, write)
@@ -34,14 +63,24 @@ local function put(e, version, write)
   local due = e.due < 0 and NEVER or now + e.due
   redis.call('HSET', key, 'version', whole(version), 'state', e.state, 'due', whole(due), 'shelf', e.shelf,
     'owner', e.owner, 'updated', whole(now), 'body', e.body)
-  if e.owner ~= '' then redis.call('SADD', owner_key(e.kind, e.state, e.owner), e.id) end
+  if e.owner ~= '' then
+    redis.call('SADD', owner_key(e.kind, e.state, e.owner), e.id)
+    if ENDED[e.state] then redis.call('ZADD', ended_key(e.kind, e.owner), whole(now), e.id) end
+  end
   redis.call('ZADD', state_key(e.kind, e.state), whole(due), e.id)
   redis.call('ZADD', shelf_key(e.kind, e.state, e.shelf), whole(due), e.id)
   redis.call('ZADD', age_key(e.kind, e.state), whole(now), e.id)
-  redis.call('RPUSH', events_key(e.kind, e.id), write .. '\n' .. whole(now) .. '\n' .. e.event)
+  add_event(e.kind, e.id, write .. '\n' .. whole(now) .. '\n' .. e.event)
   if e.key and redis.call('HSETNX', keys_key(e.key.space), e.key.text, e.id) == 1 then
     redis.call('HSET', key, 'key', e.key.text, 'key_space', e.key.space)
   end
+end
+
+local function set_due(e, state)
+  local due = whole(e.due < 0 and NEVER or now + e.due)
+  redis.call('HSET', doc_key(e.kind, e.id), 'due', due)
+  redis.call('ZADD', state_key(e.kind, state), due, e.id)
+  redis.call('ZADD', shelf_key(e.kind, state, e.shelf), due, e.id)
 end
 
 local function post(m)
@@ -101,6 +140,54 @@ local function owned(kind, states, owner, limit)
   return sum
 end
 
+-- The value at this path of a JSON text, or nil.
+local function json_at(text, ...)
+  local ok, value = pcall(cjson.decode, text or '')
+  if not ok then return nil end
+  for _, field in ipairs({...}) do
+    if type(value) ~= 'table' then return nil end
+    value = value[field]
+  end
+  return value
+end
+
+-- Deletes a document with all that belongs to it: the ended jobs of a run, by the rules of owned.rs, and the cancel
+-- request of a job.
+local MAX_STEP_ATTEMPTS = 100
+local function forget(kind, id)
+  local key = doc_key(kind, id)
+  local f = redis.call('HMGET', key, 'state', 'shelf', 'key', 'key_space', 'owner', 'body')
+  if not f[1] then return end
+  unlist(kind, id, f[1], f[2], f[5])
+  -- Documents of earlier versions have no space: their key is in that of the kind.
+  if f[3] then redis.call('HDEL', keys_key(f[4] or kind), f[3]) end
+  -- The fence mark goes too: marks of deleted documents would accumulate for ever.
+  redis.call('DEL', key, events_key(kind, id), prefix .. 'fence:' .. kind .. ':' .. id)
+  if kind == 'job' then forget('signal', id) end
+  local steps = kind == 'run' and json_at(f[6], 'steps')
+  if type(steps) ~= 'table' then return end
+  for step, at in pairs(steps) do
+    local newest = type(at) == 'table' and tonumber(at.attempt) or 0
+    for attempt = math.max(1, newest - MAX_STEP_ATTEMPTS + 1), newest do
+      local job = id .. '.' .. step .. '.' .. whole(attempt)
+      local found = redis.call('HMGET', doc_key('job', job), 'state', 'body')
+      if found[1] and ENDED[found[1]] and json_at(found[2], 'parent', 'run') == id then forget('job', job) end
+    end
+  end
+end
+
+-- Deletes the oldest ended documents of an owner beyond those that are kept.
+local function forget_ended(kind, owner, quota)
+  local key = ended_key(kind, owner)
+  local extra = math.min(redis.call('ZCARD', key) - quota.kept_ended, quota.max_deleted)
+  if extra <= 0 then return end
+  for _, id in ipairs(redis.call('ZRANGE', key, 0, extra - 1)) do
+    redis.call('ZREM', key, id)
+    -- A replica of an earlier version begins a run again without removing it here.
+    if ENDED[redis.call('HGET', doc_key(kind, id), 'state')] then forget(kind, id) end
+  end
+end
+
 local verbs = {}
 
 function verbs.read() return show(a.kind, a.id) end
@@ -110,9 +197,8 @@ function verbs.write()
   local found = redis.call('HMGET', doc_key(e.kind, e.id), 'version', 'state')
   local expect = a.expect
   if found[1] then
-    -- A repetition is checked first: its fence and version may be outdated by now. The event list counts from
-    -- zero, so index `expect` is the event of version `expect + 1`.
-    local event = redis.call('LINDEX', events_key(e.kind, e.id), expect)
+    -- A repetition is checked first: its fence and version may be outdated by now.
+    local event = event_of(e.kind, e.id, expect + 1, tonumber(found[1]))
     if event and string.sub(event, 1, #a.id + 1) == a.id .. '\n' then return {'repeated', whole(expect + 1)} end
   end
   local mark = prefix .. 'fence:' .. a.fence_name
@@ -136,6 +222,10 @@ function verbs.write()
     local verdict, detail = leasehold_admit(mark, a.fence)
     if verdict ~= 'admitted' then return redis.error_reply('ERR the fence could not be marked: ' .. detail) end
   end
+  if a.only_due then
+    set_due(e, found[2])
+    return {'done', whole(expect)}
+  end
   put(e, expect + 1, a.id)
   local answer = {'done', whole(expect + 1)}
   for _, other in ipairs(a.also) do
@@ -143,6 +233,7 @@ function verbs.write()
     else put(other, 1, a.id) end
   end
   for _, m in ipairs(a.send) do post(m) end
+  if a.quota and a.quota.kept_ended then forget_ended(e.kind, e.owner, a.quota) end
   return answer
 end
 
@@ -244,7 +335,10 @@ end
 
 function verbs.key() return keyed(a.kind, a.key) end
 
-function verbs.history() return redis.call('LRANGE', events_key(a.kind, a.id), 0, -1) end
+function verbs.history()
+  local newest = redis.call('HGET', doc_key(a.kind, a.id), 'version') or '0'
+  return {newest, redis.call('LRANGE', events_key(a.kind, a.id), 0, -1)}
+end
 
 function verbs.send() return post(a) end
 
@@ -279,13 +373,7 @@ function verbs.purge()
   for _, state in ipairs(a.states) do
     local old = redis.call('ZRANGEBYSCORE', age_key(a.kind, state), '-inf', whole(now - a.keep), 'LIMIT', 0, a.limit - gone)
     for _, id in ipairs(old) do
-      local key = doc_key(a.kind, id)
-      local f = redis.call('HMGET', key, 'shelf', 'key', 'key_space', 'owner')
-      unlist(a.kind, id, state, f[1], f[4])
-      -- Documents of earlier versions have no space: their key is in that of the kind.
-      if f[2] then redis.call('HDEL', keys_key(f[3] or a.kind), f[2]) end
-      -- The fence mark goes too: marks of deleted documents would accumulate for ever.
-      redis.call('DEL', key, events_key(a.kind, id), prefix .. 'fence:' .. a.kind .. ':' .. id)
+      forget(a.kind, id)
       gone = gone + 1
     end
     if gone >= a.limit then break end

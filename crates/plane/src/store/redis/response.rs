@@ -5,8 +5,8 @@ use leasehold_core::store::{StoreError, StoreErrorKind};
 use redis::Value;
 
 use crate::store::{
-    Delivery, Document, DocumentEvent, DocumentPage, DocumentPosition, Queue, WriteRefusal, WriteRequest,
-    WriteResponse,
+    Delivery, Document, DocumentEvent, DocumentPage, DocumentPosition, KEPT_FIRST_EVENTS, Queue,
+    WriteRefusal, WriteRequest, WriteResponse,
 };
 
 // The largest integer that a Lua number (a double) represents exactly; `plane.lua` has the same value.
@@ -76,8 +76,19 @@ pub(super) fn parse_page(value: Value) -> Result<DocumentPage, StoreError> {
     Ok(DocumentPage { documents: documents.into_iter().map(parse_document).collect::<Result<_, _>>()?, next })
 }
 
+/// Parses the version of a document and its events.
+pub(super) fn parse_history(value: Value) -> Result<Vec<DocumentEvent>, StoreError> {
+    let mut fields = parse_list(value)?.into_iter();
+    let newest = parse_number(&fields.next().unwrap_or(Value::Nil))?;
+    let events = parse_list(fields.next().unwrap_or(Value::Nil))?;
+    let dropped = newest.saturating_sub(events.len() as u64);
+    // An element has no version of its own: one event per version, and those after the first ones may be dropped.
+    let version = |place: u64| if place < KEPT_FIRST_EVENTS { place + 1 } else { place + 1 + dropped };
+    (0..).zip(&events).map(|(place, event)| parse_event(version(place), event)).collect()
+}
+
 /// Parses one list element of the form `write id \n time \n body`.
-pub(super) fn parse_event(version: u64, value: &Value) -> Result<DocumentEvent, StoreError> {
+fn parse_event(version: u64, value: &Value) -> Result<DocumentEvent, StoreError> {
     let line = parse_text(value)?;
     // Three parts at most: the body is JSON and may itself contain line breaks.
     let mut parts = line.splitn(3, '\n').skip(1);

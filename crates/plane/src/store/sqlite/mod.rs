@@ -330,6 +330,7 @@ mod tests {
                 body: "{}".into(),
                 due_in: Duration::ZERO,
             }],
+            only_due_time: false,
         }
     }
 

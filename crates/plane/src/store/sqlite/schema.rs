@@ -28,7 +28,7 @@ const CREATE_TABLES: &str = "
     ) STRICT;
     CREATE INDEX docs_by_state ON docs (kind, state, due);
     CREATE INDEX docs_by_shelf ON docs (kind, shelf, state, due);
-    CREATE INDEX docs_by_owner ON docs (kind, owner, state);
+    CREATE INDEX docs_by_owner_age ON docs (kind, owner, state, updated);
 
     CREATE TABLE events (
         kind    TEXT NOT NULL,
@@ -79,10 +79,12 @@ fn add_owner_column(tx: Transaction<'_>) -> Result<(), StoreError> {
     let column = "SELECT count(*) FROM pragma_table_info('docs') WHERE name = 'owner'";
     let there: i64 = tx.query_row(column, [], |row| row.get(0)).map_err(store_error)?;
     if there == 0 {
-        let add = "ALTER TABLE docs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
-                   CREATE INDEX docs_by_owner ON docs (kind, owner, state);";
-        tx.execute_batch(add).map_err(store_error)?;
+        tx.execute_batch("ALTER TABLE docs ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
+            .map_err(store_error)?;
     }
+    let index = "DROP INDEX IF EXISTS docs_by_owner;
+                 CREATE INDEX IF NOT EXISTS docs_by_owner_age ON docs (kind, owner, state, updated);";
+    tx.execute_batch(index).map_err(store_error)?;
     tx.commit().map_err(store_error)
 }
 

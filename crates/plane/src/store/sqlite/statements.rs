@@ -12,8 +12,9 @@ use super::store_error;
 use crate::store::memory::add_to_millis;
 use crate::store::{
     CurrentDocument, Delivery, Disposition, Document, DocumentEvent, DocumentKey, DocumentKind, DocumentPage,
-    DocumentPosition, DocumentQuery, DocumentScope, KeySpace, Message, Queue, Revision, WriteRequest,
-    WriteResponse, check_write, document_scope,
+    DocumentPosition, DocumentQuery, DocumentScope, KEPT_FIRST_EVENTS, KEPT_NEWEST_EVENTS, KeptEnded,
+    KeySpace, MAX_DELETED_PER_WRITE, Message, Queue, Revision, WriteRequest, WriteResponse, check_write,
+    document_scope, is_ended_job_of, step_jobs,
 };
 
 const DOCUMENT_COLUMNS: &str = "id, version, state, due, created, updated, body";
@@ -69,6 +70,11 @@ pub(super) fn write(
         // Compared above already; this stores the fence in the same transaction.
         let _admitted = fences::admit(tx, name, *fence)?;
     }
+    if write.only_due_time {
+        set_due_time(tx, entry, now).map_err(store_error)?;
+        let version = write.expected_version.unwrap_or(0);
+        return Ok(WriteResponse::Applied { version, repeated: false, already_existing: Vec::new() });
+    }
     let version = write.expected_version.unwrap_or(0) + 1;
     upsert_document(tx, entry, version, &write.id, now).map_err(store_error)?;
     let mut skipped = Vec::new();
@@ -81,6 +87,9 @@ pub(super) fn write(
     }
     for message in &write.messages {
         send(tx, message, now).map_err(store_error)?;
+    }
+    if let Some(kept) = write.quota.as_ref().and_then(|quota| quota.kept_ended.as_ref()) {
+        forget_ended(tx, entry.kind, &entry.owner, kept)?;
     }
     Ok(WriteResponse::Applied { version, repeated: false, already_existing: skipped })
 }
@@ -105,6 +114,16 @@ fn find_current(tx: &Transaction<'_>, write: &WriteRequest) -> Result<Option<Cur
         },
     )
     .optional()
+}
+
+fn set_due_time(tx: &Transaction<'_>, entry: &Revision, now: u64) -> Result<()> {
+    let due = entry.due_in.map(|ahead| signed(add_to_millis(now, ahead)));
+    tx.prepare_cached("UPDATE docs SET due = ?3 WHERE kind = ?1 AND id = ?2")?.execute(params![
+        entry.kind.as_str(),
+        entry.id,
+        due
+    ])?;
+    Ok(())
 }
 
 fn upsert_document(
@@ -137,6 +156,17 @@ fn upsert_document(
         "INSERT INTO events (kind, id, version, at, write, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
     .execute(params![kind, entry.id, signed(version), signed(now), write, entry.event])?;
+    if version > KEPT_FIRST_EVENTS + KEPT_NEWEST_EVENTS {
+        tx.prepare_cached(
+            "DELETE FROM events WHERE kind = ?1 AND id = ?2 AND version > ?3 AND version <= ?4",
+        )?
+        .execute(params![
+            kind,
+            entry.id,
+            signed(KEPT_FIRST_EVENTS),
+            signed(version - KEPT_NEWEST_EVENTS)
+        ])?;
+    }
     if let Some(key) = &entry.key {
         tx.prepare_cached("INSERT INTO keys (kind, key, id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
             .execute([key.space().name(entry.kind).as_str(), key.text(), &entry.id])?;
@@ -354,19 +384,70 @@ pub(super) fn purge(
     };
     let old = old().map_err(store_error)?;
     for id in &old {
-        for space in KeySpace::ALL {
-            tx.prepare_cached("DELETE FROM keys WHERE kind = ?1 AND id = ?2")
-                .and_then(|mut delete| delete.execute([&space.name(kind), id]))
-                .map_err(store_error)?;
-        }
-        for table in ["docs", "events"] {
-            tx.prepare_cached(&format!("DELETE FROM {table} WHERE kind = ?1 AND id = ?2"))
-                .and_then(|mut delete| delete.execute([kind.as_str(), id]))
-                .map_err(store_error)?;
-        }
-        if let Ok(name) = Name::new(&format!("{}:{id}", kind.as_str())) {
-            fences::forget(tx, &name)?;
-        }
+        forget(tx, kind, id)?;
     }
     Ok(old.len() as u64)
+}
+
+/// Deletes a document with all that belongs to it.
+fn forget(tx: &Transaction<'_>, kind: DocumentKind, id: &str) -> std::result::Result<(), StoreError> {
+    let document = read(tx, kind, id, 0).map_err(store_error)?;
+    for space in KeySpace::ALL {
+        tx.prepare_cached("DELETE FROM keys WHERE kind = ?1 AND id = ?2")
+            .and_then(|mut delete| delete.execute([&space.name(kind), id]))
+            .map_err(store_error)?;
+    }
+    for table in ["docs", "events"] {
+        tx.prepare_cached(&format!("DELETE FROM {table} WHERE kind = ?1 AND id = ?2"))
+            .and_then(|mut delete| delete.execute([kind.as_str(), id]))
+            .map_err(store_error)?;
+    }
+    if let Ok(name) = Name::new(&format!("{}:{id}", kind.as_str())) {
+        fences::forget(tx, &name)?;
+    }
+    match (kind, document) {
+        (DocumentKind::Run, Some(run)) => {
+            for job in step_jobs(id, &run.body) {
+                let found = read(tx, DocumentKind::Job, &job, 0).map_err(store_error)?;
+                if found.is_some_and(|found| is_ended_job_of(id, &found.state, &found.body)) {
+                    forget(tx, DocumentKind::Job, &job)?;
+                }
+            }
+            Ok(())
+        }
+        (DocumentKind::Job, Some(_)) => forget(tx, DocumentKind::CancelRequest, id),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes the oldest ended documents of an owner beyond those that are kept.
+fn forget_ended(
+    tx: &Transaction<'_>,
+    kind: DocumentKind,
+    owner: &str,
+    kept: &KeptEnded,
+) -> std::result::Result<(), StoreError> {
+    let mut query = DocumentQuery::new(kind, kept.states.iter().copied(), 0);
+    query.owner = Some(owner.to_owned());
+    let extra = count(tx, &query).map_err(store_error)?.saturating_sub(kept.limit).min(MAX_DELETED_PER_WRITE);
+    if extra == 0 {
+        return Ok(());
+    }
+    // By state, because the index is ordered by age within one state only.
+    let oldest = |state: &str| -> Result<Vec<(i64, String)>> {
+        tx.prepare_cached(
+            "SELECT updated, id FROM docs WHERE kind = ?1 AND owner = ?2 AND state = ?3 ORDER BY updated LIMIT ?4",
+        )?
+        .query_map(params![kind.as_str(), owner, state, signed(extra)], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+    };
+    let mut ended = Vec::new();
+    for state in &kept.states {
+        ended.extend(oldest(state).map_err(store_error)?);
+    }
+    ended.sort();
+    for (_, id) in ended.into_iter().take(usize::try_from(extra).unwrap_or(usize::MAX)) {
+        forget(tx, kind, &id)?;
+    }
+    Ok(())
 }

@@ -135,7 +135,7 @@ pub(crate) async fn list(
     params(("id" = String, Path, description = "The job", min_length = 1, max_length = 500)),
     responses(
         (status = 200, description = "Approved; the whole job if the caller may read it", body = DecisionView),
-        (status = 403, description = "No right, or `self_approval`: the caller submitted the job", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "No right, or `self_approval`: the caller submitted or changed the job", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`already_approved`, `already_rejected` (with `by`), `stale_snapshot`, `terminal`, `not_actionable`; `approval_retryable_lock` with Retry-After", body = Problem, content_type = "application/problem+json"),
         JobWriteErrors,
     ),

@@ -3,8 +3,7 @@
 use axum::extract::{Path, State};
 use http::StatusCode;
 use leasehold::InvalidInput;
-use leasehold_plane::store::DocumentEvent;
-use leasehold_plane::view::{EventList, EventView, JobList, JobView, ReasonRequest, SCHEMA_VERSION};
+use leasehold_plane::view::{EventList, JobList, JobView, ReasonRequest, SCHEMA_VERSION};
 use leasehold_plane::{JobSpec, PlaneError, SubmitResponse, Work};
 use leasehold_wire::{ErrorCode, Problem};
 use serde::Deserialize;
@@ -35,10 +34,6 @@ pub(crate) struct JobQuery {
     /// The maximum number of jobs; 100 if not given.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     limit: Option<String>,
-}
-
-pub(super) fn event_list(id: String, events: &[DocumentEvent]) -> EventList {
-    EventList { schema_version: SCHEMA_VERSION, id, events: events.iter().map(EventView::from).collect() }
 }
 
 /// Parses the states of a list, separated by commas.
@@ -208,7 +203,7 @@ pub(crate) async fn history(
     // An unknown job is 404, not an empty history.
     plane.job(&id).await?;
     let events = plane.job_history(&id).await?;
-    Ok(JsonBody(event_list(id, &events)))
+    Ok(JsonBody(EventList::new(id, &events)))
 }
 
 /// Cancel a job

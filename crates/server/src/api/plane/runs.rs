@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::AppState;
-use super::jobs::{check_text, event_list, parse_states};
+use super::jobs::{check_text, parse_states};
 use super::long_poll::{LongPollQuery, parse_limit};
 use super::refusal::refuse_foreign;
 use super::rights::{require_rerun_rights, require_start_rights, require_steps_rights, runs_commands};
@@ -130,7 +130,7 @@ pub(crate) async fn timeline(
     let plane = &app.served()?.plane;
     plane.run(&id).await?;
     let events = plane.run_history(&id).await?;
-    Ok(JsonBody(event_list(id, &events)))
+    Ok(JsonBody(EventList::new(id, &events)))
 }
 
 /// Cancel a run
