@@ -67,14 +67,10 @@ if ARGV[1] == 'list' then
   return gone and 0 or found
 end
 
--- ARGV  2 name
--- A read, and a change that is refused, return {time, document or false}; it may have expired.
+-- ARGV  2 name, 3 expected version, 'absent' or 'any', 4 channel of followers
+-- A read, and a change that is refused, return {time, document or false}; it may have expired. A
+-- read has no expected version, so it is never 'any' and equals no version.
 local current = redis.call('HGET', KEYS[1], ARGV[2])
-if ARGV[1] == 'read' then
-  return refused_by_replica() or {clock, current}
-end
-
--- ARGV  3 expected version, 'absent' or 'any', 4 channel of followers
 local version, expiry = string.match(current or '', '^(%d+)|(%d*)|')
 if version and expiry ~= '' and tonumber(expiry) <= now then
   version = nil
