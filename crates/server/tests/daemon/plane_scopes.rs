@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::events::Stream;
 use crate::fixture::{Daemon, DaemonPlan, Reply, eventually};
 
 struct ScopesFixture {
@@ -233,6 +234,10 @@ async fn finding_21_quotas_bound_jobs_runs_and_workflows_of_one_identity() {
 async fn finding_11_reasons_of_policy_changes_are_for_readers_of_everything() {
     let who: [(&str, &[&str]); 2] = [("some", &["read:evil"]), ("all", &["read:*"])];
     let stage = ScopesFixture::new(DaemonPlan::new(), &who).await;
+    let mut streams = Vec::new();
+    for (who, shown) in [("some", false), ("all", true)] {
+        streams.push((Stream::open(&stage.daemon, None, stage.token(who)).await, shown));
+    }
     let change = json!({"field": "ttl", "value": "50s", "reason": "secret (set: x)", "lasting_ms": 600_000});
     stage.post("root", "/v1/policies/scheduler/overrides", change).await.ok();
     eventually("the change in the history", async || {
@@ -247,6 +252,18 @@ async fn finding_11_reasons_of_policy_changes_are_for_readers_of_everything() {
             assert!(reply.text.contains("50s"), "{who}: {reply:?}");
         }
     }
+    // The event stream too: the ones that were open, and one that resumes before the change.
+    for (mut live, shown) in streams {
+        live.until("event: policy_changed").await;
+        live.until("50s").await;
+        live.until("}\n\n").await;
+        assert_eq!(live.text.contains("secret"), shown, "{}", live.text);
+        assert_eq!(live.text.contains("root: "), shown, "{}", live.text);
+    }
+    let mut resumed = Stream::open(&stage.daemon, Some("0-0"), stage.token("some")).await;
+    resumed.until("event: policy_changed").await;
+    resumed.until("}\n\n").await;
+    assert!(resumed.text.contains("(set)") && !resumed.text.contains("secret"), "{}", resumed.text);
 }
 
 /// The audit line comes first: without it, a decision, a retry or a command does not happen.
