@@ -99,6 +99,49 @@ async fn finding_03_a_key_of_the_default_scope_needs_the_right_on_all_of_it() {
     assert_forbidden(&retry, "submit:job");
 }
 
+/// A key belongs to its tenant: a caller with a right on some ids of the tenant must not reach the keys of the
+/// others, nor take their place.
+#[tokio::test]
+async fn finding_03_a_key_of_a_tenant_needs_the_right_on_all_of_it() {
+    let narrow = [
+        "submit:job:acme:web",
+        "command:job:acme:web",
+        "submit:topic:default",
+        "submit:run:acme:web",
+        "submit:workflow",
+        "submit:org",
+    ];
+    let whole = ["submit:job:acme", "command:job:acme", "submit:topic:default", "submit:run:acme"];
+    let whole: Vec<_> = whole.into_iter().chain(["submit:workflow", "submit:org"]).collect();
+    let stage = ScopesFixture::new(DaemonPlan::with_plane(), &[("narrow", &narrow), ("whole", &whole)]).await;
+    stage.apply("root", &workflow("w", DELAY)).await.ok();
+    let job = |id: &str, key: &str| json!({"id": id, "work": "pull", "key": key});
+    let first = stage.post("whole", "/v1/jobs", job("acme:a", "nightly")).await.ok();
+    for key in ["nightly", "other"] {
+        for tenant in ["default", "acme"] {
+            let mut job = job("acme:web:1", key);
+            job["tenant"] = json!(tenant);
+            assert_forbidden(&stage.post("narrow", "/v1/jobs", job.clone()).await, "submit:job:acme");
+            job["work"] = json!({"exec": ["true"]});
+            assert_forbidden(&stage.post("narrow", "/v1/jobs/commands", job).await, "submit:job:acme");
+            let run = json!({"id": "acme:web:1", "workflow": "w", "org": tenant, "key": key});
+            assert_forbidden(&stage.post("narrow", "/v1/runs", run.clone()).await, "submit:run:acme");
+            if tenant == "acme" && key == "other" {
+                assert_eq!(stage.post("whole", "/v1/runs", run).await.status, 201);
+            }
+        }
+    }
+    assert_eq!(stage.post("whole", "/v1/jobs", job("acme:b", "nightly")).await.ok()["id"], first["id"]);
+    assert_eq!(stage.get("root", "/v1/jobs/acme:web:1").await.status, 404);
+    // Without a key the id is enough; a retry makes another id, and has a key.
+    let dying = json!({"id": "acme:web:1", "work": {"exec": ["false"]}, "attempts": 1});
+    assert_eq!(stage.post("narrow", "/v1/jobs/commands", dying).await.status, 201);
+    stage.dead("acme:web:1").await;
+    let retry = async |who: &str| stage.post(who, "/v1/jobs/acme:web:1/retry", json!({})).await;
+    assert_forbidden(&retry("narrow").await, "submit:job:acme");
+    assert_eq!(retry("whole").await.status, 201);
+}
+
 /// A refused retry or rerun leaves no audit line; a start that runs commands leaves one.
 #[tokio::test]
 async fn finding_15_retries_and_reruns_are_audited_after_their_checks_and_starts_of_commands_too() {
