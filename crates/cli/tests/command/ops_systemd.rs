@@ -3,15 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, and what they share")]
 
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::fixture::{Fixture, RunningProcess, stderr_of};
+use crate::fixture::{Fixture, RunningProcess, eventually, exit_code, stderr_of, stdout_of};
 use crate::ops::{get, new_tokens_file, wait_for_url};
 
 const UNIT: &str = include_str!("../../../../ops/systemd/leasehold.service");
 
-/// In the range that systemd takes for `DynamicUser=`.
-const DYNAMIC_UID: u32 = 61_999;
+const ACCOUNTS: &str = include_str!("../../../../ops/systemd/leasehold.sysusers");
+
+/// In the range from which `systemd-sysusers` takes the unit's user.
+const SERVICE_UID: u32 = 989;
 
 /// Mounts what the unit's options would mount, then becomes the service: another user without
 /// capabilities. Not emulated: the filter of system calls and the network restrictions.
@@ -22,11 +25,9 @@ mount -t tmpfs -o mode=755 tmpfs /var/lib
 mkdir -p "/var/lib/$STATE_DIRECTORY"
 mount --bind "$HOST_STATE" "/var/lib/$STATE_DIRECTORY"
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p "$CREDENTIALS_DIRECTORY"
-cp "$HOST_TOKENS" "$CREDENTIALS_DIRECTORY/tokens.toml"
-chown -R "$SERVICE_UID" "$CREDENTIALS_DIRECTORY"
-chmod 0500 "$CREDENTIALS_DIRECTORY"
-chmod 0400 "$CREDENTIALS_DIRECTORY/tokens.toml"
+mount -t tmpfs -o mode=755 tmpfs /etc
+mkdir /etc/leasehold
+mount --bind "$HOST_CONFIG" /etc/leasehold
 mount -t tmpfs -o mode=755 tmpfs /usr/local
 mkdir -p /usr/local/bin
 touch /usr/local/bin/leasehold
@@ -35,14 +36,13 @@ mount -t proc -o "$PROC_OPTIONS" proc /proc
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 for home in /home /root; do mount -t tmpfs -o ro,mode=000 tmpfs "$home"; done
 cd /
-mount -o remount,bind,ro /
+for folder in / /etc /etc/leasehold; do mount -o remount,bind,ro "$folder"; done
 umask "$UMASK"
 # Only systemd may raise the limit everywhere; a container may have a lower one.
 hard=$(ulimit -Hn)
 if [ "$hard" = unlimited ] || [ "$hard" -gt "$NOFILE" ]; then hard=$NOFILE; fi
 ulimit -n "$hard"
-exec env -i "$STORE" "CREDENTIALS_DIRECTORY=$CREDENTIALS_DIRECTORY" \
-  setpriv "--reuid=$SERVICE_UID" "--regid=$SERVICE_UID" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all \
+exec env -i "$STORE" setpriv "--reuid=$SERVICE_UID" "--regid=$SERVICE_UID" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all \
   "$@"
 "#;
 
@@ -60,17 +60,33 @@ fn proc_options() -> String {
     }
 }
 
+/// Makes a folder of the service's user.
+fn service_folder(fixture: &Fixture, name: &str, mode: &str) -> PathBuf {
+    let folder = fixture.path(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let mode = u32::from_str_radix(mode, 8).unwrap();
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).unwrap();
+    chown(&folder, Some(SERVICE_UID), Some(SERVICE_UID)).unwrap();
+    folder
+}
+
+/// The tokens file of the service's user in its folder, and an admin's token.
+fn service_tokens(fixture: &Fixture) -> (PathBuf, String) {
+    let file = service_folder(fixture, "config", "0700").join("tokens.toml");
+    let token = new_tokens_file(fixture, "config/tokens.toml");
+    chown(&file, Some(SERVICE_UID), Some(SERVICE_UID)).unwrap();
+    (file, token)
+}
+
+/// Starts the unit's command. `service_tokens` comes first.
 fn start_in_sandbox(fixture: &Fixture) -> RunningProcess {
-    let state = fixture.path("state-directory");
-    std::fs::create_dir_all(&state).unwrap();
-    let mode = u32::from_str_radix(option("StateDirectoryMode"), 8).unwrap();
-    std::fs::set_permissions(&state, PermissionsExt::from_mode(mode)).unwrap();
-    chown(&state, Some(DYNAMIC_UID), Some(DYNAMIC_UID)).unwrap();
-    let credentials = "/run/credentials/leasehold.service";
+    assert!(
+        rustix::process::getuid().is_root(),
+        "this test mounts what the unit's sandbox would: run it as root, or the shipped unit is not tested"
+    );
+    let state = service_folder(fixture, "state-directory", option("StateDirectoryMode"));
     // Port 7420 may be in use on the machine of the tests; everything else is the unit's.
-    let command = option("ExecStart")
-        .replace("127.0.0.1:7420", "127.0.0.1:0")
-        .replace("${CREDENTIALS_DIRECTORY}", credentials);
+    let command = option("ExecStart").replace("127.0.0.1:7420", "127.0.0.1:0");
     let out = fixture.path("unit.log");
     let log = std::fs::File::create(&out).unwrap();
     let child = Command::new("unshare")
@@ -78,10 +94,9 @@ fn start_in_sandbox(fixture: &Fixture) -> RunningProcess {
         .args(command.split_whitespace())
         .env("STATE_DIRECTORY", option("StateDirectory"))
         .env("HOST_STATE", state)
-        .env("HOST_TOKENS", fixture.path("tokens.toml"))
+        .env("HOST_CONFIG", fixture.path("config"))
         .env("HOST_BINARY", env!("CARGO_BIN_EXE_leasehold"))
-        .env("CREDENTIALS_DIRECTORY", credentials)
-        .env("SERVICE_UID", DYNAMIC_UID.to_string())
+        .env("SERVICE_UID", SERVICE_UID.to_string())
         .env("PROC_OPTIONS", proc_options())
         .env("UMASK", option("UMask"))
         .env("NOFILE", option("LimitNOFILE"))
@@ -97,12 +112,8 @@ fn start_in_sandbox(fixture: &Fixture) -> RunningProcess {
 /// Finding 6 of the security review: `ProcSubset=pid` hid the boot id from the unit's own store.
 #[test]
 fn finding_06_the_systemd_unit_opens_its_store_in_its_sandbox() {
-    assert!(
-        rustix::process::getuid().is_root(),
-        "this test mounts what the unit's sandbox would: run it as root, or the shipped unit is not tested"
-    );
     let fixture = Fixture::sqlite();
-    let token = new_tokens_file(&fixture, "tokens.toml");
+    let (_, token) = service_tokens(&fixture);
     for round in 1..=2 {
         let mut running = start_in_sandbox(&fixture);
         let url = wait_for_url(&running);
@@ -121,4 +132,30 @@ fn finding_06_the_systemd_unit_opens_its_store_in_its_sandbox() {
     }
     let verified = fixture.run(&["audit", "verify", "state-directory/daemon"]);
     assert_eq!(verified.status.code(), Some(0), "{}", stderr_of(&verified));
+}
+
+/// Finding 12 of the security review: systemd copies credentials once, so a revoked token worked until a restart.
+#[test]
+fn finding_12_the_systemd_unit_follows_its_tokens_file() {
+    let account = format!("u {} ", option("User"));
+    assert!(ACCOUNTS.lines().any(|line| line.starts_with(&account)), "{ACCOUNTS}");
+    let fixture = Fixture::sqlite();
+    let (file, token) = service_tokens(&fixture);
+    let before = std::fs::read(&file).unwrap();
+    let running = start_in_sandbox(&fixture);
+    let url = wait_for_url(&running);
+    let status = |token: &str| {
+        let bearer = format!("authorization: Bearer {token}");
+        get(&fixture, &format!("{url}/v1/locks"), &["-H", &bearer]).0
+    };
+    assert_eq!(status(&token), 200);
+    // By root, as an administrator would: the file stays the service's.
+    let words = ["token", "new", "reader", "--grant", "read:*", "--file", "config/tokens.toml"];
+    let made = fixture.run(&words);
+    assert_eq!(exit_code(&made), 0, "{}", stderr_of(&made));
+    let reader = stdout_of(&made).trim().to_owned();
+    eventually("the new token to be known", || status(&reader) == 200);
+    std::fs::write(&file, before).unwrap();
+    eventually("the revoked token to be refused", || status(&reader) == 401);
+    assert_eq!(status(&token), 200);
 }

@@ -20,6 +20,7 @@ use utoipa::IntoParams;
 
 use crate::api::document::{Caller, QueryParams};
 use crate::api::locks::check_prefix;
+use crate::api::policies::sees_reasons;
 use crate::api::problem::Refusal;
 use crate::auth::{Principal, Right};
 use crate::state::app::App;
@@ -44,7 +45,8 @@ pub(crate) struct EventQuery {
 /// Follow what happens
 ///
 /// Server-sent events of the names that the caller may read. With `Last-Event-ID` the stream
-/// continues after that event. If events in between are no longer kept, an event `gap` comes first.
+/// continues after that event. If events in between are no longer kept, an event `gap` comes first. Events of
+/// policies have no name and come to every caller; who changed a class and why is shown to callers with `read:*`.
 #[utoipa::path(
     get, path = "/v1/events", tag = "daemon", operation_id = "followEvents", params(EventQuery),
     responses(
@@ -135,6 +137,7 @@ impl EventSubscriber {
                 }
                 continue;
             }
+            let sees_reasons = sees_reasons(&self.who);
             let mut text = String::new();
             if missed.is_some() {
                 push_gap_event(&mut text);
@@ -142,13 +145,13 @@ impl EventSubscriber {
             for entry in &found {
                 self.seq = entry.seq();
                 // Rights are checked per event: an event without a name is a policy event, which
-                // every caller may read.
+                // every caller may read without the reason.
                 let seen = entry.name.as_ref().is_none_or(|name| {
                     self.who.covers(Right::Read, name) && name.as_str().starts_with(&self.prefix)
                 });
                 if seen {
-                    let _ =
-                        write!(text, "id: {}\nevent: {}\ndata: {}\n\n", entry.id, entry.label, entry.json);
+                    let json = entry.json(sees_reasons);
+                    let _ = write!(text, "id: {}\nevent: {}\ndata: {json}\n\n", entry.id, entry.label);
                 }
             }
             if !text.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use leasehold::policy::{ChangeKind, Origin};
+use leasehold::policy::Origin;
 use leasehold_wire::{
     ClassValueView, ClassView, ErrorCode, PolicyChangeList, PolicyChangeView, PolicyList, PolicyOverride,
     Problem, millis,
@@ -18,7 +18,7 @@ use crate::api::problem::Refusal;
 use crate::auth::{Principal, Right, Target};
 use crate::state::app::App;
 use crate::state::audit::AuditEntry;
-use crate::state::record::format_micros;
+use crate::state::record::{format_micros, without_reason};
 
 /// Show the classes in force
 ///
@@ -56,28 +56,8 @@ pub(crate) async fn show(
 
 /// Whether the caller sees who changed a class, and why. Classes are the daemon's, so every reader of some
 /// names may see their values; the reasons are free text of operators.
-fn sees_reasons(who: &Principal) -> bool {
+pub(super) fn sees_reasons(who: &Principal) -> bool {
     who.may(Right::Read, &Target::Daemon)
-}
-
-const CHANGE_KINDS: [ChangeKind; 7] = [
-    ChangeKind::Set,
-    ChangeKind::Cleared,
-    ChangeKind::Reverted,
-    ChangeKind::Reloaded,
-    ChangeKind::Added,
-    ChangeKind::Removed,
-    ChangeKind::Escalated,
-];
-
-/// The text of a change without its actor and reason.
-fn without_reason(change: &str) -> String {
-    let kinds = CHANGE_KINDS.iter().map(|kind| kind.as_str());
-    let places = kinds.filter_map(|kind| Some((change.find(&format!(" ({kind}: "))?, kind)));
-    match places.min() {
-        Some((at, kind)) => format!("{} ({kind})", change.get(..at).unwrap_or_default()),
-        None => change.to_owned(),
-    }
 }
 
 fn require_class(app: &App, class: &str) -> Result<(), Refusal> {

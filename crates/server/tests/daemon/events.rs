@@ -8,13 +8,13 @@ use tokio::net::TcpStream;
 
 use crate::fixture::{Daemon, DaemonPlan, eventually, within};
 
-struct Stream {
+pub(crate) struct Stream {
     stream: TcpStream,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Stream {
-    async fn open(daemon: &Daemon, last: Option<&str>, token: Option<&str>) -> Self {
+    pub(crate) async fn open(daemon: &Daemon, last: Option<&str>, token: Option<&str>) -> Self {
         let last = last.map_or_else(String::new, |id| format!("last-event-id: {id}\r\n"));
         let token = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
         let mut stream = daemon.connect().await;
@@ -26,7 +26,7 @@ impl Stream {
     }
 
     /// Reads until this text has arrived.
-    async fn until(&mut self, text: &str) {
+    pub(crate) async fn until(&mut self, text: &str) {
         within(text, async {
             let mut buffer = [0; 4096];
             while !self.text.contains(text) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::events::Stream;
 use crate::fixture::{Daemon, DaemonPlan, Reply, eventually};
 
 struct ScopesFixture {
@@ -96,6 +97,49 @@ async fn finding_03_a_key_of_the_default_scope_needs_the_right_on_all_of_it() {
     stage.dead("evil").await;
     let retry = stage.post("evil", "/v1/jobs/evil/retry", json!({})).await;
     assert_forbidden(&retry, "submit:job");
+}
+
+/// A key belongs to its tenant: a caller with a right on some ids of the tenant must not reach the keys of the
+/// others, nor take their place.
+#[tokio::test]
+async fn finding_03_a_key_of_a_tenant_needs_the_right_on_all_of_it() {
+    let narrow = [
+        "submit:job:acme:web",
+        "command:job:acme:web",
+        "submit:topic:default",
+        "submit:run:acme:web",
+        "submit:workflow",
+        "submit:org",
+    ];
+    let whole = ["submit:job:acme", "command:job:acme", "submit:topic:default", "submit:run:acme"];
+    let whole: Vec<_> = whole.into_iter().chain(["submit:workflow", "submit:org"]).collect();
+    let stage = ScopesFixture::new(DaemonPlan::with_plane(), &[("narrow", &narrow), ("whole", &whole)]).await;
+    stage.apply("root", &workflow("w", DELAY)).await.ok();
+    let job = |id: &str, key: &str| json!({"id": id, "work": "pull", "key": key});
+    let first = stage.post("whole", "/v1/jobs", job("acme:a", "nightly")).await.ok();
+    for key in ["nightly", "other"] {
+        for tenant in ["default", "acme"] {
+            let mut job = job("acme:web:1", key);
+            job["tenant"] = json!(tenant);
+            assert_forbidden(&stage.post("narrow", "/v1/jobs", job.clone()).await, "submit:job:acme");
+            job["work"] = json!({"exec": ["true"]});
+            assert_forbidden(&stage.post("narrow", "/v1/jobs/commands", job).await, "submit:job:acme");
+            let run = json!({"id": "acme:web:1", "workflow": "w", "org": tenant, "key": key});
+            assert_forbidden(&stage.post("narrow", "/v1/runs", run.clone()).await, "submit:run:acme");
+            if tenant == "acme" && key == "other" {
+                assert_eq!(stage.post("whole", "/v1/runs", run).await.status, 201);
+            }
+        }
+    }
+    assert_eq!(stage.post("whole", "/v1/jobs", job("acme:b", "nightly")).await.ok()["id"], first["id"]);
+    assert_eq!(stage.get("root", "/v1/jobs/acme:web:1").await.status, 404);
+    // Without a key the id is enough; a retry makes another id, and has a key.
+    let dying = json!({"id": "acme:web:1", "work": {"exec": ["false"]}, "attempts": 1});
+    assert_eq!(stage.post("narrow", "/v1/jobs/commands", dying).await.status, 201);
+    stage.dead("acme:web:1").await;
+    let retry = async |who: &str| stage.post(who, "/v1/jobs/acme:web:1/retry", json!({})).await;
+    assert_forbidden(&retry("narrow").await, "submit:job:acme");
+    assert_eq!(retry("whole").await.status, 201);
 }
 
 /// A refused retry or rerun leaves no audit line; a start that runs commands leaves one.
@@ -254,6 +298,10 @@ async fn finding_21_a_definition_and_the_input_of_a_run_are_bounded() {
 async fn finding_11_reasons_of_policy_changes_are_for_readers_of_everything() {
     let who: [(&str, &[&str]); 2] = [("some", &["read:evil"]), ("all", &["read:*"])];
     let stage = ScopesFixture::new(DaemonPlan::new(), &who).await;
+    let mut streams = Vec::new();
+    for (who, shown) in [("some", false), ("all", true)] {
+        streams.push((Stream::open(&stage.daemon, None, stage.token(who)).await, shown));
+    }
     let change = json!({"field": "ttl", "value": "50s", "reason": "secret (set: x)", "lasting_ms": 600_000});
     stage.post("root", "/v1/policies/scheduler/overrides", change).await.ok();
     eventually("the change in the history", async || {
@@ -268,6 +316,18 @@ async fn finding_11_reasons_of_policy_changes_are_for_readers_of_everything() {
             assert!(reply.text.contains("50s"), "{who}: {reply:?}");
         }
     }
+    // The event stream too: the ones that were open, and one that resumes before the change.
+    for (mut live, shown) in streams {
+        live.until("event: policy_changed").await;
+        live.until("50s").await;
+        live.until("}\n\n").await;
+        assert_eq!(live.text.contains("secret"), shown, "{}", live.text);
+        assert_eq!(live.text.contains("root: "), shown, "{}", live.text);
+    }
+    let mut resumed = Stream::open(&stage.daemon, Some("0-0"), stage.token("some")).await;
+    resumed.until("event: policy_changed").await;
+    resumed.until("}\n\n").await;
+    assert!(resumed.text.contains("(set)") && !resumed.text.contains("secret"), "{}", resumed.text);
 }
 
 /// The audit line comes first: without it, a decision, a retry or a command does not happen.

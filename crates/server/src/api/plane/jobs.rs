@@ -81,8 +81,8 @@ pub(crate) async fn list(
 ///
 /// With an `id` or a `key` the request is idempotent. Needs `submit` on `job:<id>` (without an `id` on
 /// `job:<tenant>`, or on all of `job` for the default tenant) and on `topic:<topic>`, and `hold` on every
-/// resource that the job names. A `key` of the scope `default` needs `submit` on all of `job`. A job that
-/// runs a command is submitted at `/v1/jobs/commands`.
+/// resource that the job names. A `key` needs `submit` on its whole scope: `job:<tenant>`, or all of `job` for
+/// the scope `default`. A job that runs a command is submitted at `/v1/jobs/commands`.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs", operation_id = "submitJob", request_body = JobSpec,
     responses(

@@ -36,13 +36,13 @@ fn org_of(start: &StartRunRequest) -> &str {
     if start.org.is_empty() { DEFAULT_TENANT } else { &start.org }
 }
 
-/// Requires the scope of an idempotency key. All documents without a namespace share the scope `default`: a
-/// key in it can find each of them, so it takes the right on all of them.
+/// Requires the whole scope of an idempotency key: a key can find each document of its scope, or take the
+/// place of a later one. All documents without a namespace share the scope `default`.
 fn require_key_scope(who: &Principal, kind: &str, key: Option<&str>, scope: &str) -> Result<(), Refusal> {
-    if key.is_none() || scope != DEFAULT_TENANT {
+    if key.is_none() {
         return Ok(());
     }
-    who.require(Right::Submit, &Target::Namespace(kind.to_owned()))
+    who.require(Right::Submit, &new_document(kind, None, scope)?)
 }
 
 /// Requires what a submit of this job touches.

@@ -57,8 +57,8 @@ pub(crate) async fn list(
 ///
 /// With an `id` or a `key` the request is idempotent. Needs `submit` on `run:<id>` (without an `id` on
 /// `run:<org>`, or on all of `run` for the default organisation), on `workflow:<name>`, on `org:<org>` and on
-/// `topic:<topic>` of each step that names one, and `hold` on every resource that the steps take. A `key` of
-/// the scope `default` needs `submit` on all of `run`.
+/// `topic:<topic>` of each step that names one, and `hold` on every resource that the steps take. A `key`
+/// needs `submit` on its whole scope: `run:<org>`, or all of `run` for the scope `default`.
 #[utoipa::path(
     post, path = "/v1/runs", tag = "runs", operation_id = "startRun", request_body = StartRunRequest,
     responses(

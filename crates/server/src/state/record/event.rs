@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use leasehold::Fence;
 use leasehold::event::{Event, EventKind};
+use leasehold::policy::ChangeKind;
 use leasehold_wire::millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -50,6 +51,39 @@ impl EventView {
             fence: event.fence,
             detail: detail(&event.what),
         }
+    }
+
+    /// The same event for callers that may not read everything: free text of operators and of the policy
+    /// file may have names that are not theirs. `None` if the event has no such text.
+    pub(crate) fn without_reason(mut self, event: &EventKind) -> Option<Self> {
+        match event {
+            EventKind::PolicyChanged { change } => {
+                self.detail.insert("change".to_owned(), without_reason(change).into());
+            }
+            EventKind::PolicyRefused { .. } => self.detail.clear(),
+            _ => return None,
+        }
+        Some(self)
+    }
+}
+
+const CHANGE_KINDS: [ChangeKind; 7] = [
+    ChangeKind::Set,
+    ChangeKind::Cleared,
+    ChangeKind::Reverted,
+    ChangeKind::Reloaded,
+    ChangeKind::Added,
+    ChangeKind::Removed,
+    ChangeKind::Escalated,
+];
+
+/// The text of a change without its actor and reason.
+pub(crate) fn without_reason(change: &str) -> String {
+    let kinds = CHANGE_KINDS.iter().map(|kind| kind.as_str());
+    let places = kinds.filter_map(|kind| Some((change.find(&format!(" ({kind}: "))?, kind)));
+    match places.min() {
+        Some((at, kind)) => format!("{} ({kind})", change.get(..at).unwrap_or_default()),
+        None => change.to_owned(),
     }
 }
 

@@ -13,11 +13,13 @@ use super::EventView;
 #[derive(Debug)]
 pub(crate) struct FeedEvent {
     seq: u64,
-    /// The lock's name; `None` for policy events, which every caller may read.
+    /// The lock's name; `None` for policy events, which every caller may read without the reason.
     pub(crate) name: Option<Name>,
     pub(crate) label: &'static str,
     /// The event as JSON, encoded once for all streams.
-    pub(crate) json: String,
+    json: String,
+    /// The same without an operator's reason, for callers that may not read everything.
+    json_without_reason: Option<String>,
     pub(crate) id: String,
 }
 
@@ -58,7 +60,8 @@ impl Feed {
             seq,
             name: event.name.clone(),
             label: event.what.label(),
-            json: serde_json::to_string(&view).unwrap_or_default(),
+            json: encode(&view),
+            json_without_reason: view.without_reason(&event.what).as_ref().map(encode),
             id,
         }));
         // Sent while the ring is locked, so that sequence numbers follow the ring's order.
@@ -102,8 +105,56 @@ impl Feed {
     }
 }
 
+fn encode(view: &EventView) -> String {
+    serde_json::to_string(view).unwrap_or_default()
+}
+
 impl FeedEvent {
     pub(crate) fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// The event as JSON for a caller that sees the reasons of policy changes, or does not.
+    pub(crate) fn json(&self, sees_reasons: bool) -> &str {
+        match &self.json_without_reason {
+            Some(json) if !sees_reasons => json,
+            _ => &self.json,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::Holder;
+    use leasehold::clock::{BootClock, Clock as _};
+    use leasehold::event::EventKind;
+
+    use super::*;
+
+    /// The problems of a refused file quote it, and a reason is free text of an operator.
+    #[test]
+    fn finding_11_texts_of_policy_events_are_for_readers_of_everything() {
+        let feed = Feed::new(1, 8);
+        let kinds = [
+            (EventKind::PolicyRefused { problem: "line 3: secret".into() }, None),
+            (
+                EventKind::PolicyChanged { change: "class.a.ttl: 1s -> 2s (set: root: secret)".into() },
+                Some("class.a.ttl: 1s -> 2s (set)"),
+            ),
+            (
+                EventKind::PolicyChanged { change: "class.b (added: /srv/secret)".into() },
+                Some("class.b (added)"),
+            ),
+        ];
+        for (what, public) in kinds {
+            let (at, wall) = (BootClock.now(), BootClock.wall());
+            let (class, holder) = ("a".into(), Holder::new("host:1").unwrap());
+            feed.on(&Event { seq: 0, at, wall, name: None, class, holder, fence: None, hold: 0, what });
+            let (events, _) = feed.after(feed.newest() - 1, 1);
+            assert!(events[0].json(true).contains("secret"), "{}", events[0].json(true));
+            let shown: EventView = serde_json::from_str(events[0].json(false)).unwrap();
+            assert_eq!(shown.detail.get("change").and_then(|text| text.as_str()), public, "{shown:?}");
+            assert!(!events[0].json(false).contains("secret"), "{}", events[0].json(false));
+        }
     }
 }

@@ -17,7 +17,7 @@ use leasehold::event::{Event, EventKind, Observer};
 use leasehold::{Fence, Holder, Name};
 
 pub(crate) use client_leases::ClientLeases;
-pub(crate) use event::EventView;
+pub(crate) use event::{EventView, without_reason};
 pub(crate) use feed::Feed;
 pub(crate) use history::{History, HistoryFilter, HoldEnd, format_micros};
 
