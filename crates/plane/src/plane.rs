@@ -158,6 +158,31 @@ impl Plane {
         self.create(id, spec, key, None).await
     }
 
+    /// Checks a submit, and changes nothing. Returns what a repeated submit finds; `None` if the submit would
+    /// create a job.
+    ///
+    /// # Errors
+    /// The same as for [`submit`](Self::submit).
+    pub async fn check_submit(&self, spec: &JobSpec) -> Result<Option<SubmitResponse>, PlaneError> {
+        spec.check()?;
+        let id = spec.id.clone().unwrap_or_else(|| self.writer.new_id_in(&spec.tenant));
+        job_lock_name(&id)?;
+        self.writer.locks.policies().class(&spec.class, self.writer.locks.clock().now())?;
+        let wanted = Job::new(id, spec.clone(), None);
+        if let Some(there) = self.writer.find_job(&wanted.id).await? {
+            return repeated_id(there, &wanted).map(Some);
+        }
+        check_new_id(spec)?;
+        if let Some(key) = spec.key.as_deref().map(|key| DocumentKey::scoped(spec.key_scope(), key))
+            && let Some(id) =
+                self.writer.call(self.writer.store.find_id_by_key(DocumentKind::Job, &key)).await?
+        {
+            return repeated_submit(self.writer.job(&id).await?, &wanted).map(Some);
+        }
+        self.check_quota(DocumentKind::Job).await?;
+        Ok(None)
+    }
+
     async fn create(
         &self,
         id: String,

@@ -57,16 +57,16 @@ impl Plane {
         Some(OwnerQuota { states: open, limit, kept_ended })
     }
 
-    /// Checks the quota of runs for one that has ended and is to run again: the engine writes it later.
-    pub(crate) async fn check_run_quota(&self) -> Result<(), PlaneError> {
-        let (Some(quota), Some(owner)) = (self.quota(DocumentKind::Run), self.owner()) else {
+    /// Checks the quota for a new document that is written later, for example a run that the engine writes.
+    pub(crate) async fn check_quota(&self, kind: DocumentKind) -> Result<(), PlaneError> {
+        let (Some(quota), Some(owner)) = (self.quota(kind), self.owner()) else {
             return Ok(());
         };
-        let mut query = DocumentQuery::new(DocumentKind::Run, quota.states, 0);
+        let mut query = DocumentQuery::new(kind, quota.states, 0);
         query.owner = Some(owner.to_owned());
         let limit = quota.limit;
         if self.writer.call(self.writer.store.count(&query)).await? >= limit {
-            return Err(WriteRefusal::QuotaReached { kind: DocumentKind::Run, limit }.into());
+            return Err(WriteRefusal::QuotaReached { kind, limit }.into());
         }
         Ok(())
     }

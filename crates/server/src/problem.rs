@@ -64,13 +64,6 @@ impl Refusal {
         self
     }
 
-    /// Closes the connection after the response, if `so`.
-    #[must_use]
-    pub(crate) fn close_if(mut self, so: bool) -> Self {
-        self.close |= so;
-        self
-    }
-
     /// Sets further fields of the problem document.
     #[must_use]
     pub fn with(mut self, more: impl FnOnce(&mut Problem)) -> Self {

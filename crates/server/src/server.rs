@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::api::dashboard::dashboard_url;
 use crate::api::routes::{Mount, router};
-use crate::auth::{Rules, Tokens, earlier_grants};
+use crate::auth::{Principal, Rules, Tokens, earlier_grants};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::state::app::{App, ServerSetup, TokenKey};
@@ -271,7 +271,8 @@ impl<D: ConnectionListener> Server<D> {
     #[must_use]
     pub fn dashboard_url(&self) -> Option<String> {
         let token = self.app.config.owner_token.as_ref()?;
-        let code = self.app.dashboard_codes.make(token.expose(), &*self.app.random, self.app.clock.now());
+        let (random, now) = (&*self.app.random, self.app.clock.now());
+        let code = self.app.dashboard_codes.make(Principal::local().id(), token.expose(), random, now);
         Some(dashboard_url(&self.url(), &code))
     }
 

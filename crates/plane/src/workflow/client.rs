@@ -65,6 +65,14 @@ pub struct StartRunResponse {
 /// The size limit of all copies of a run's input together: one request must not store much more than it carries.
 const MAX_INPUT_COPIES_BYTES: usize = 16 * 1024 * 1024;
 
+/// What a start asks for.
+enum PreparedStart {
+    /// A run that is there already.
+    Repeated(Box<StartRunResponse>),
+    /// A new run, with its idempotency key.
+    New(Box<Run>, Option<DocumentKey>),
+}
+
 // Definitions must not change under a local-only hold, so the class is a fail-closed one.
 const DEFINITION_CLASS: &str = "workflow-critical";
 
@@ -114,6 +122,20 @@ impl Plane {
         out
     }
 
+    /// Checks whether a definition that [`parse`](super::parse) has accepted can be applied, and changes nothing.
+    /// Returns the version in force if it is this definition already.
+    ///
+    /// # Errors
+    /// The caller has as many workflows as it may have, or the store did not respond.
+    pub async fn check_workflow(&self, workflow: &Workflow) -> Result<Option<u64>, PlaneError> {
+        let there = self.writer.call(self.writer.store.read(DocumentKind::Workflow, &workflow.name)).await?;
+        let Some(there) = there else {
+            return self.check_quota(DocumentKind::Workflow).await.map(|()| None);
+        };
+        let body = serde_json::to_string(workflow).unwrap_or_default();
+        Ok((there.body == body).then_some(there.version))
+    }
+
     /// Reads a workflow's definition.
     ///
     /// # Errors
@@ -146,27 +168,10 @@ impl Plane {
         workflow: Workflow,
         start: StartRunRequest,
     ) -> Result<StartRunResponse, PlaneError> {
-        let now = self.writer.locks.clock().now();
-        // The class may have left the policy file since the workflow was defined.
-        self.writer.locks.policies().class(&workflow.class, now)?;
-        check_key(start.key.as_deref())?;
-        check_input(&workflow, &start.input)?;
-        let key = start.key.as_deref().map(|key| DocumentKey::scoped(start.key_scope(), key));
-        let org = if start.org.is_empty() { DEFAULT_TENANT.to_owned() } else { start.org };
-        // The organisation is part of lock names: those of its resources, and of the run.
-        check_name("org", &org, &org)?;
-        if let Some(id) = &start.id {
-            check_name("id", id, &format!("run:{id}"))?;
-            if let Err(refused) = check_tenant_prefix("org", &org, id) {
-                // Earlier versions allowed such ids: a start that is repeated still finds its run.
-                let there = self.writer.find_run(id).await?.ok_or(refused)?;
-                return repeated_id(there, &Run::new(id.clone(), workflow, org, start.input));
-            }
-        }
-        let id = start.id.unwrap_or_else(|| self.writer.new_id_in(&org));
-        // Only checks that the id can be part of a lock name; the engine locks the run later.
-        crate::fenced_writer::run_lock_name(&id)?;
-        let mut run = Run::new(id, workflow, org, start.input);
+        let (mut run, key) = match self.prepare_start(workflow, start).await? {
+            PreparedStart::Repeated(found) => return Ok(*found),
+            PreparedStart::New(run, key) => (*run, key),
+        };
         run.started_by = Some(self.recorded_principal());
         let event = json!({
             "to": run.state,
@@ -199,6 +204,78 @@ impl Plane {
         }
     }
 
+    /// Checks the start of a run of this definition, and changes nothing. Returns what a repeated start finds;
+    /// `None` if the start would create a run.
+    ///
+    /// # Errors
+    /// The same as for [`start_run`](Self::start_run).
+    pub async fn check_start(
+        &self,
+        workflow: &Workflow,
+        start: &StartRunRequest,
+    ) -> Result<Option<StartRunResponse>, PlaneError> {
+        let (run, key) = match self.prepare_start(workflow.clone(), start.clone()).await? {
+            PreparedStart::Repeated(found) => return Ok(Some(*found)),
+            PreparedStart::New(run, key) => (*run, key),
+        };
+        if let Some(there) = self.writer.find_run(&run.id).await? {
+            return repeated_id(there, &run).map(Some);
+        }
+        if let Some(key) = &key
+            && let Some(id) =
+                self.writer.call(self.writer.store.find_id_by_key(DocumentKind::Run, key)).await?
+        {
+            return repeated_start(self.writer.run(&id).await?, &run).map(Some);
+        }
+        self.check_quota(DocumentKind::Run).await?;
+        if let Some(limit) = self.writer.settings.max_runs_per_org {
+            let running = self.count_running(&run.org).await?;
+            if running >= limit {
+                return Err(PlaneError::LimitReached { org: run.org, running, limit });
+            }
+        }
+        Ok(None)
+    }
+
+    /// The run that a start would create, if its fields are allowed.
+    async fn prepare_start(
+        &self,
+        workflow: Workflow,
+        start: StartRunRequest,
+    ) -> Result<PreparedStart, PlaneError> {
+        let now = self.writer.locks.clock().now();
+        // The class may have left the policy file since the workflow was defined.
+        self.writer.locks.policies().class(&workflow.class, now)?;
+        check_key(start.key.as_deref())?;
+        check_input(&workflow, &start.input)?;
+        let key = start.key.as_deref().map(|key| DocumentKey::scoped(start.key_scope(), key));
+        let org = if start.org.is_empty() { DEFAULT_TENANT.to_owned() } else { start.org };
+        // The organisation is part of lock names: those of its resources, and of the run.
+        check_name("org", &org, &org)?;
+        if let Some(id) = &start.id {
+            check_name("id", id, &format!("run:{id}"))?;
+            if let Err(refused) = check_tenant_prefix("org", &org, id) {
+                // Earlier versions allowed such ids: a start that is repeated still finds its run.
+                let there = self.writer.find_run(id).await?.ok_or(refused)?;
+                let found = repeated_id(there, &Run::new(id.clone(), workflow, org, start.input))?;
+                return Ok(PreparedStart::Repeated(Box::new(found)));
+            }
+        }
+        let id = start.id.unwrap_or_else(|| self.writer.new_id_in(&org));
+        // Only checks that the id can be part of a lock name; the engine locks the run later.
+        crate::fenced_writer::run_lock_name(&id)?;
+        Ok(PreparedStart::New(Box::new(Run::new(id, workflow, org, start.input)), key))
+    }
+
+    async fn count_running(&self, org: &str) -> Result<u64, PlaneError> {
+        let states = [RunState::Pending.as_str(), RunState::Running.as_str()];
+        let query = DocumentQuery {
+            index_key: Some(org.to_owned()),
+            ..DocumentQuery::new(DocumentKind::Run, states, 0)
+        };
+        Ok(self.writer.call(self.writer.store.count(&query)).await?)
+    }
+
     // Count and start happen under one lock per organisation. Otherwise two starts could both see the
     // last free place.
     async fn admit(&self, run: &Run, write: WriteRequest, limit: u64) -> Result<bool, PlaneError> {
@@ -221,12 +298,7 @@ impl Plane {
         write: WriteRequest,
         limit: u64,
     ) -> Result<bool, PlaneError> {
-        let states = [RunState::Pending.as_str(), RunState::Running.as_str()];
-        let query = DocumentQuery {
-            index_key: Some(run.org.clone()),
-            ..DocumentQuery::new(DocumentKind::Run, states, 0)
-        };
-        let running = self.writer.call(self.writer.store.count(&query)).await?;
+        let running = self.count_running(&run.org).await?;
         if running >= limit {
             // A repeated start of a run that was admitted gets that run, not the limit error.
             let store = &self.writer.store;
@@ -338,7 +410,7 @@ impl Plane {
             let why = format!("was begun {MAX_STEP_ATTEMPTS} times, or a step after it; start a new run");
             return Err(InvalidInput::new("from", from, why).into());
         }
-        self.check_run_quota().await?;
+        self.check_quota(DocumentKind::Run).await?;
         Ok(run)
     }
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
-use crate::api::document::JsonBody;
+use crate::api::document::{Caller, JsonBody};
 use crate::api::problem::Refusal;
 use crate::auth::dashboard_code::DASHBOARD_CODE_LIFETIME;
 use crate::auth::gate::bearer_token;
@@ -104,13 +104,14 @@ pub(crate) struct SessionView {
 )]
 pub(crate) async fn make_code(
     State(app): State<Arc<App>>,
+    Caller(who): Caller,
     headers: HeaderMap,
 ) -> Result<JsonBody<DashboardCodeView>, Refusal> {
     let token = bearer_token(&headers).flatten().filter(|_| app.tokens.is_some()).ok_or_else(|| {
         let why = "a code stands for an API token, and this request was not identified by one";
         Refusal::new(ErrorCode::Unsupported, why)
     })?;
-    let code = app.dashboard_codes.make(token, &*app.random, app.clock.now());
+    let code = app.dashboard_codes.make(who.id(), token, &*app.random, app.clock.now());
     Ok(JsonBody(DashboardCodeView { code: Secret::new(code), expires_ms: millis(DASHBOARD_CODE_LIFETIME) }))
 }
 

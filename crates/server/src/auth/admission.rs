@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{Principal, Right, Rule, Target};
 use crate::problem::Refusal;
 use crate::state::app::App;
+use crate::transport::client_certificate::ClientCertificate;
 
 // With the interval at which the tokens file is read, a revoked token ends its streams within 5 s.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -22,8 +23,8 @@ const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) enum Credential {
     /// An API token: its id and the hash of its secret.
     Token { id: String, sha256: [u8; 32] },
-    /// The names in a client certificate that the handshake has verified.
-    Certificate(Arc<[String]>),
+    /// A client certificate that the handshake has verified.
+    Certificate(Arc<ClientCertificate>),
 }
 
 impl Credential {

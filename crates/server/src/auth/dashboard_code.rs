@@ -15,28 +15,40 @@ use subtle::ConstantTimeEq;
 pub(crate) const DASHBOARD_CODE_LIFETIME: Duration = Duration::from_secs(600);
 // Beyond this the oldest code ends: a caller cannot make the daemon's memory grow.
 const MAX_PENDING_CODES: usize = 64;
+// The same for one caller, whose codes must not displace those of others.
+const MAX_PENDING_CODES_OF_ONE: usize = 4;
 
 /// The codes that were not exchanged yet.
 #[derive(Default)]
 pub(crate) struct DashboardCodes(Mutex<VecDeque<PendingCode>>);
 
 struct PendingCode {
+    /// The id of the principal that the token identifies.
+    owner: String,
     code: String,
     token: Secret,
     expires_at: Moment,
 }
 
 impl DashboardCodes {
-    /// Makes a code that stands for this token.
-    pub(crate) fn make(&self, token: &str, random: &dyn Random, now: Moment) -> String {
+    /// Makes a code that stands for this token of `owner`. Beyond its limit, the owner's oldest code ends.
+    pub(crate) fn make(&self, owner: &str, token: &str, random: &dyn Random, now: Moment) -> String {
         let code = format!("{:032x}", random.wide());
         let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pending.retain(|code| now < code.expires_at);
-        if pending.len() >= MAX_PENDING_CODES {
+        let mut own = pending.iter().enumerate().filter(|(_, code)| code.owner == owner).map(|(at, _)| at);
+        let oldest = own.next();
+        if let Some(oldest) = oldest.filter(|_| own.count() + 1 >= MAX_PENDING_CODES_OF_ONE) {
+            pending.remove(oldest);
+        } else if pending.len() >= MAX_PENDING_CODES {
             pending.pop_front();
         }
-        let expires_at = now + DASHBOARD_CODE_LIFETIME;
-        pending.push_back(PendingCode { code: code.clone(), token: Secret::new(token), expires_at });
+        pending.push_back(PendingCode {
+            owner: owner.to_owned(),
+            code: code.clone(),
+            token: Secret::new(token),
+            expires_at: now + DASHBOARD_CODE_LIFETIME,
+        });
         code
     }
 
@@ -64,15 +76,26 @@ mod tests {
     #[test]
     fn finding_08_a_code_works_once_and_expires() {
         let (codes, now) = (DashboardCodes::default(), Moment::from_nanos(1));
-        let code = codes.make("lk_a_1", &OsRandom, now);
+        let code = codes.make("a", "lk_a_1", &OsRandom, now);
         assert!(codes.exchange("", now).is_none() && codes.exchange(&code[1..], now).is_none());
         assert_eq!(codes.exchange(&code, now).unwrap().expose(), "lk_a_1");
         assert!(codes.exchange(&code, now).is_none(), "used");
-        let late = codes.make("lk_a_1", &OsRandom, now);
+        let late = codes.make("a", "lk_a_1", &OsRandom, now);
         assert!(codes.exchange(&late, now + DASHBOARD_CODE_LIFETIME).is_none(), "expired");
-        let first = codes.make("lk_a_1", &OsRandom, now);
-        let rest: Vec<_> = (0..MAX_PENDING_CODES).map(|_| codes.make("lk_a_1", &OsRandom, now)).collect();
-        assert!(codes.exchange(&first, now).is_none(), "pushed out");
-        assert!(rest.iter().all(|code| codes.exchange(code, now).is_some()));
+    }
+
+    #[test]
+    fn finding_08_codes_of_one_caller_displace_no_others() {
+        let (codes, now) = (DashboardCodes::default(), Moment::from_nanos(1));
+        let make = |owner: &str| codes.make(owner, &format!("lk_{owner}_1"), &OsRandom, now);
+        let calm = make("calm");
+        let mut flood: Vec<_> = (0..200).map(|_| make("flood")).collect();
+        let valid = flood.split_off(flood.len() - MAX_PENDING_CODES_OF_ONE);
+        assert!(flood.iter().all(|code| codes.exchange(code, now).is_none()), "pushed out");
+        assert!(valid.iter().all(|code| codes.exchange(code, now).is_some()));
+        assert_eq!(codes.exchange(&calm, now).unwrap().expose(), "lk_calm_1");
+        // All callers together have a limit too.
+        let all: Vec<_> = (0..=MAX_PENDING_CODES).map(|number| make(&format!("c{number}"))).collect();
+        assert!(codes.exchange(&all[0], now).is_none() && codes.exchange(&all[1], now).is_some());
     }
 }

@@ -22,7 +22,7 @@ use leasehold_wire::ErrorCode;
 
 use super::admission::Credential;
 use super::response_share::{check_responses, count_response};
-use super::{AuthRequest, Principal, Right, Rule, Rules, Target};
+use super::{AuthRequest, Budget, Principal, Right, Rule, Rules, Target};
 use crate::problem::Refusal;
 use crate::state::app::App;
 use crate::state::shares::Share;
@@ -118,19 +118,12 @@ fn add_common_headers(headers: &mut HeaderMap, id: &str) {
 impl AuthMiddleware {
     async fn admit(&self, request: HttpRequest, route: &str) -> Result<AdmittedRequest, Refusal> {
         let (mut parts, body) = request.into_parts();
-        // With a tokens file or client certificates the daemon may have a public name.
-        let config = &self.app.config;
-        browser::check_origin(&parts, config.tokens.is_none() && !config.accepts_client_certs())?;
-        let rule = self.find_rule(&parts, route)?;
-        let who = match rule {
-            Some(rule) if rule.right.is_some() => {
-                let who = self.identify(&parts)?;
-                if let Some(peer) = parts.extensions.get::<Peer>() {
-                    peer.set_identified();
-                }
-                who
+        let (rule, who) = match self.recognize(&parts, route) {
+            Ok(recognized) => recognized,
+            // A refusal must not be cheaper for a stranger than an open route.
+            Err(refusal) => {
+                return Err(self.charge_address(&parts, Budget::Requests).err().unwrap_or(refusal));
             }
-            _ => Principal::anonymous(),
         };
         let peer = parts.extensions.get::<Peer>();
         // Nothing waits on a connection beyond the identity's share, and it is closed after this request.
@@ -139,20 +132,13 @@ impl AuthMiddleware {
         let hurry =
             peer.and_then(|peer| peer.reserved_timeout).or(crowded.then_some(RESERVED_REQUEST_TIMEOUT));
         let who = who.on_reserved_connection(hurry.is_some());
-        if let Some(rule) = rule {
-            let (limits, now) = (&self.app.limits, self.app.clock.now());
-            let taken = match parts.extensions.get::<Peer>().and_then(|peer| peer.address) {
-                Some(from) if rule.right.is_none() => limits.take_unidentified(from, rule.budget, now),
-                _ => limits.take(who.id(), rule.budget, now),
-            };
-            taken.map_err(|wait| {
-                Refusal::new(
-                    ErrorCode::RateLimited,
-                    "this client exceeds the request rate of this daemon; retry later",
-                )
-                .retry_after(wait)
-                .close_if(rule.right.is_none())
-            })?;
+        match rule {
+            Some(rule) if rule.right.is_some() => {
+                let taken = self.app.limits.take(who.id(), rule.budget, self.app.clock.now());
+                taken.map_err(too_many_requests)?;
+            }
+            Some(rule) => self.charge_address(&parts, rule.budget)?,
+            None => self.charge_address(&parts, Budget::Requests)?,
         }
         // A body costs memory and time, so everything that the head can tell is checked before it.
         if let Some(rule) = rule {
@@ -173,6 +159,32 @@ impl AuthMiddleware {
         let request = HttpRequest::from_parts(parts, Body::from(body));
         let small_responses = rule.is_some_and(|rule| rule.small_responses);
         Ok(AdmittedRequest { who, request, crowded, body_share, small_responses })
+    }
+
+    /// The route's rule, and the caller as far as the rule needs to know it.
+    fn recognize(&self, parts: &Parts, route: &str) -> Result<(Option<&Rule>, Principal), Refusal> {
+        // With a tokens file or client certificates the daemon may have a public name.
+        let config = &self.app.config;
+        browser::check_origin(parts, config.tokens.is_none() && !config.accepts_client_certs())?;
+        let rule = self.find_rule(parts, route)?;
+        if rule.is_none_or(|rule| rule.right.is_none()) {
+            return Ok((rule, Principal::anonymous()));
+        }
+        let who = self.identify(parts)?;
+        if let Some(peer) = parts.extensions.get::<Peer>() {
+            peer.set_identified();
+        }
+        Ok((rule, who))
+    }
+
+    /// Charges a request without an identity to the budget of its peer's address.
+    fn charge_address(&self, parts: &Parts, budget: Budget) -> Result<(), Refusal> {
+        let (limits, now) = (&self.app.limits, self.app.clock.now());
+        let taken = match parts.extensions.get::<Peer>().and_then(|peer| peer.address) {
+            Some(from) => limits.take_unidentified(from, budget, now),
+            None => limits.take(Principal::anonymous().id(), budget, now),
+        };
+        taken.map_err(|wait| too_many_requests(wait).close())
     }
 
     /// The route's rule. `None` if no such route exists, which the router reports itself.
@@ -207,8 +219,11 @@ impl AuthMiddleware {
                 .and_then(|credential| tokens.identify(&credential))
                 .ok_or_else(|| Refusal::unauthorized("this API token is not known here, or has expired"));
         }
-        let names = parts.extensions.get::<Peer>().map(|peer| Arc::clone(&peer.names));
-        let Some(names) = names.filter(|names| !names.is_empty()) else {
+        let certificate = parts.extensions.get::<Peer>().and_then(|peer| peer.certificate.clone());
+        let Some((certificate, name)) = certificate.and_then(|certificate| {
+            let name = certificate.names.first().cloned()?;
+            Some((certificate, name))
+        }) else {
             return Err(Refusal::unauthorized(if self.app.config.owner_token.is_some() {
                 "only the user who started this daemon may use it: send `authorization: Bearer lk_…` with the token in \
                  $XDG_STATE_HOME/leasehold/tokens (~/.local/state without it), or start the daemon with --tokens"
@@ -216,9 +231,13 @@ impl AuthMiddleware {
                 "the request carries no credentials: send `authorization: Bearer lk_…`, or a client certificate"
             }));
         };
+        if !certificate.is_trusted() {
+            return Err(Refusal::unauthorized(
+                "the authority of this client certificate was removed from the daemon's file, or it has expired",
+            ));
+        }
         // Unknown names never become a principal, so rate limits know configured identities only.
-        let name = names.first().cloned().unwrap_or_default();
-        tokens.identify(&Credential::Certificate(names)).ok_or_else(|| {
+        tokens.identify(&Credential::Certificate(certificate)).ok_or_else(|| {
             Refusal::new(
                 ErrorCode::Forbidden,
                 format!(
@@ -309,6 +328,11 @@ fn refuse_right(rule: &Rule, right: Right) -> Refusal {
         Some(text) => Refusal::not_found(text),
         None => Refusal::forbidden(right.as_str()),
     }
+}
+
+fn too_many_requests(wait: Duration) -> Refusal {
+    Refusal::new(ErrorCode::RateLimited, "this client exceeds the request rate of this daemon; retry later")
+        .retry_after(wait)
 }
 
 fn too_many_bodies() -> Refusal {

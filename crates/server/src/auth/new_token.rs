@@ -10,6 +10,7 @@ use super::tokens::check_id;
 use super::{Grant, Principal};
 
 /// A newly made token. The secret is shown once; the file keeps only its hash.
+#[non_exhaustive]
 pub struct NewToken {
     /// The text that the owner sends as `Authorization: Bearer`.
     pub token: String,

@@ -46,6 +46,7 @@ pub enum Target {
 
 /// The parts of a request that determine its target: head, path parameters and body.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct AuthRequest<'a> {
     pub(crate) app: &'a App,
     /// Ids of kept holds belong to their owner.

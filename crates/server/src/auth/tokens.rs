@@ -133,7 +133,12 @@ impl Tokens {
         self.refresh();
         let table = self.table();
         let principal = match credential {
-            Credential::Certificate(names) => names.iter().find_map(|name| table.clients.get(name))?,
+            Credential::Certificate(certificate) => {
+                if !certificate.is_trusted() {
+                    return None;
+                }
+                certificate.names.iter().find_map(|name| table.clients.get(name))?
+            }
             Credential::Token { id, sha256 } => {
                 let known = table.tokens.get(id);
                 // Compare even for an unknown id, so that the response time does not reveal which

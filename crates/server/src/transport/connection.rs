@@ -15,12 +15,12 @@ use hyper_util::rt::TokioIo;
 use leasehold::clock::{ClockExt, Moment, SharedClock, run_until};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::state::app::App;
+use crate::transport::client_certificate::ClientCertificate;
 use crate::transport::listener::ConnectionListener;
 use crate::transport::peer::Peer;
 use crate::transport::tls::FollowedTls;
@@ -41,7 +41,7 @@ pub(crate) struct Connections<D> {
     app: Arc<App>,
     router: Router,
     listener: D,
-    tls: Option<FollowedTls>,
+    tls: Option<Arc<FollowedTls>>,
     permits: Arc<Semaphore>,
     /// `None` if callers are not identified at all.
     unidentified: Option<Arc<UnidentifiedConnections>>,
@@ -56,7 +56,7 @@ impl<D: ConnectionListener> Connections<D> {
             app,
             router,
             listener,
-            tls,
+            tls: tls.map(Arc::new),
         }
     }
 
@@ -122,12 +122,8 @@ impl<D: ConnectionListener> Connections<D> {
         };
         D::prepare(&stream);
         let timeout = ConnectionLimits::new(&self.app, self.permits.available_permits());
-        let (app, router, tls, abort) = (
-            Arc::clone(&self.app),
-            self.router.clone(),
-            self.tls.as_ref().map(FollowedTls::acceptor),
-            abort.clone(),
-        );
+        let (app, router, tls, abort) =
+            (Arc::clone(&self.app), self.router.clone(), self.tls.clone(), abort.clone());
         let unidentified = self.unidentified.as_ref().map(|all| all.add(from.ip()));
         tasks.spawn(async move {
             let _place = place;
@@ -199,7 +195,7 @@ async fn serve_stream<S>(
     app: Arc<App>,
     router: Router,
     stream: S,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<FollowedTls>>,
     peer: Peer,
     timeout: ConnectionLimits,
 ) where
@@ -208,7 +204,7 @@ async fn serve_stream<S>(
     match tls {
         None => serve_http(app, router, stream, peer, timeout).await,
         // Boxed as a whole: a TLS session is large, and connections without one do not pay for its size.
-        Some(acceptor) => Box::pin(serve_tls(app, router, stream, acceptor, peer, timeout)).await,
+        Some(tls) => Box::pin(serve_tls(app, router, stream, tls, peer, timeout)).await,
     }
 }
 
@@ -216,13 +212,14 @@ async fn serve_tls<S>(
     app: Arc<App>,
     router: Router,
     stream: S,
-    acceptor: TlsAcceptor,
+    tls: Arc<FollowedTls>,
     peer: Peer,
     timeout: ConnectionLimits,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let end = app.clock.now() + timeout.handshake_timeout;
+    let (acceptor, generation) = tls.acceptor();
     // Boxed, like the future below: the handshake's state is freed when it is over.
     let accepting = Box::pin(acceptor.accept(stream));
     let Some(Ok(mut stream)) = run_until(&*app.clock, end, accepting).await else {
@@ -230,9 +227,9 @@ async fn serve_tls<S>(
     };
     let session = stream.get_mut().1;
     session.set_buffer_limit(Some(MAX_TLS_BUFFER_BYTES));
-    let certificate = session.peer_certificates().and_then(|chain| chain.first());
-    let names = certificate.map(Peer::names_of).unwrap_or_default();
-    Box::pin(serve_http(app, router, stream, Peer { names, ..peer }, timeout)).await;
+    let chain = session.peer_certificates().unwrap_or_default();
+    let certificate = ClientCertificate::new(chain, &tls, generation);
+    Box::pin(serve_http(app, router, stream, Peer { certificate, ..peer }, timeout)).await;
 }
 
 async fn serve_http<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, timeout: ConnectionLimits)

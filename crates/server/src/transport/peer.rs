@@ -1,10 +1,11 @@
-//! The remote end of a connection: its TLS names and its time limit.
+//! The remote end of a connection: its certificate and its time limit.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::state::shares::{Share, Shares};
+use crate::transport::client_certificate::ClientCertificate;
 use crate::transport::unidentified::UnidentifiedConnection;
 
 /// The host of an address, as far as it can be told: one host commonly has a whole IPv6 /64.
@@ -15,12 +16,13 @@ pub(crate) fn host_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The names in the client's certificate; empty without one.
+/// What is known of the remote end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peer {
     /// Where the connection comes from.
     pub(crate) address: Option<IpAddr>,
-    pub(crate) names: Arc<[String]>,
+    /// The certificate that the client has presented, if any.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// The connection's place among those without an identity; `None` if callers are not told apart.
     pub(crate) unidentified: Option<Arc<UnidentifiedConnection>>,
     /// The connection's part of its identity's share; `None` in it if that was used up.
@@ -41,15 +43,5 @@ impl Peer {
     /// many as it may have; a reserved connection ends soon and is not counted.
     pub(crate) fn is_in_share(&self, who: &str, all: &Arc<Shares>) -> bool {
         self.reserved_timeout.is_some() || self.identity_share.get_or_init(|| all.take(who)).is_some()
-    }
-
-    /// The names of a certificate that the handshake has verified.
-    pub(crate) fn names_of(certificate: &rustls::pki_types::CertificateDer<'_>) -> Arc<[String]> {
-        let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else {
-            return Arc::default();
-        };
-        let dns = certificate.valid_dns_names().map(str::to_owned);
-        let uris = certificate.valid_uri_names().map(str::to_owned);
-        dns.chain(uris).collect()
     }
 }

@@ -281,3 +281,48 @@ async fn hold_requests_count_against_their_callers_share() {
     let waited = calm("/v1/holds", json!({"name": "team:1", "wait_ms": 50})).await;
     assert_eq!((waited.status, waited.code().as_str()), (409, "busy"));
 }
+
+/// Finding 14 of the security review: a request that was refused because of its path, method or token cost a
+/// stranger nothing.
+#[tokio::test]
+async fn finding_14_refusals_of_strangers_take_from_the_budget_of_their_address() {
+    let strangers: [(&str, &str, Option<&str>, u16); 6] = [
+        ("GET", "/nothing", None, 404),
+        ("GET", "/v1/nothing", Some("lk_ci_0"), 404),
+        ("GET", "/v1/locks", None, 401),
+        ("POST", "/v1/locks/team:1/renew", Some("lk_ci_0"), 401),
+        ("DELETE", "/v1/locks", None, 405),
+        ("POST", "/healthz", None, 405),
+    ];
+    for (method, path, token, status) in strangers {
+        let mut plan = DaemonPlan::new();
+        plan.config.request_rate = leasehold_server::auth::Rate { per_second: 0.001, burst: 20.0 };
+        let tokens = plan.identities(&[("calm", &["hold:team"])]);
+        let daemon = plan.start().await;
+        let calm = Some(tokens[0].as_str());
+        let mine = daemon.call("POST", "/v1/locks/team:1/acquire", calm, Some(json!({}))).await.ok();
+        let mut refused = Vec::new();
+        for _ in 0..25 {
+            let reply = daemon.call(method, path, token, None).await;
+            if reply.status != status {
+                refused.push(reply);
+            }
+        }
+        assert_eq!(refused.len(), 5, "{method} {path}: {refused:?}");
+        // Open routes share this budget.
+        refused.push(daemon.get("/").await);
+        for reply in refused {
+            assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{method} {path}");
+            assert!(reply.header("retry-after").is_some(), "{reply:?}");
+            assert_eq!(reply.header("connection"), Some("close"), "{reply:?}");
+        }
+        // Identified callers of the same address, and probes, do not.
+        let renew = json!({"token": mine["token"], "fence": mine["fence"]});
+        for _ in 0..25 {
+            let renewed = daemon.call("POST", "/v1/locks/team:1/renew", calm, Some(renew.clone())).await;
+            assert_eq!(renewed.status, 200, "{renewed:?}");
+        }
+        assert_eq!(daemon.call("GET", "/v1/locks", calm, None).await.status, 200);
+        assert_eq!(daemon.get("/healthz").await.status, 200);
+    }
+}

@@ -160,6 +160,52 @@ async fn finding_15_retries_and_reruns_are_audited_after_their_checks_and_starts
     assert_eq!(log.matches("\"action\":\"run.command\"").count(), 1, "{log}");
 }
 
+/// A submit, start or definition that is refused, or that changes nothing, leaves no audit line.
+#[tokio::test]
+async fn finding_15_what_changes_nothing_leaves_no_audit_line() {
+    let mut plan = DaemonPlan::with_plane();
+    let quotas = &mut plan.config.quotas;
+    (quotas.jobs, quotas.runs, quotas.workflows) = (1, 1, 1);
+    let stage = ScopesFixture::new(plan, &[("ci", &["submit:*", "define:*", "command:*"])]).await;
+    let lines = |action: &str| stage.audit_log().matches(&format!("\"action\":\"{action}\"")).count();
+    let command =
+        |id: &str| json!({"id": id, "work": {"exec": ["true"]}, "key": id, "requires_approval": true});
+    let submit = async |job: Value| stage.post("ci", "/v1/jobs/commands", job).await;
+    assert_eq!(submit(command("c:1")).await.status, 201);
+    assert_eq!(submit(command("c:1")).await.status, 200);
+    let mut same_key = command("c:2");
+    same_key["key"] = json!("c:1");
+    assert_eq!(submit(same_key.clone()).await.ok()["id"], "c:1");
+    same_key["topic"] = json!("other");
+    assert_eq!(submit(same_key).await.code(), "different_job");
+    assert_eq!(submit(command("c:2")).await.code(), "quota_reached");
+    for (field, bad) in [("class", json!("none")), ("attempts", json!(0)), ("id", json!("r.a.1"))] {
+        let mut job = command("c:3");
+        job[field] = bad;
+        assert_eq!(submit(job).await.code(), "invalid", "{field}");
+    }
+    assert_eq!(lines("job.command"), 1, "{}", stage.audit_log());
+
+    let text = workflow("w", DELAY) + "[[step]]\nid = \"b\"\nneeds = [\"a\"]\nexec = [\"true\"]\n";
+    assert_eq!(stage.apply("ci", &text).await.ok()["version"], 1);
+    assert_eq!(stage.apply("ci", &text).await.ok()["version"], 1);
+    let other = stage.apply("ci", &workflow("v", DELAY)).await;
+    assert_eq!(other.code(), "quota_reached");
+    assert_eq!(lines("workflow.apply"), 1, "{}", stage.audit_log());
+
+    let run = |id: &str, key: &str| json!({"id": id, "workflow": "w", "key": key});
+    let start = async |run: Value| stage.post("ci", "/v1/runs", run).await;
+    assert_eq!(start(run("r:1", "k")).await.status, 201);
+    assert_eq!(start(run("r:1", "k")).await.status, 200);
+    assert_eq!(start(run("r:2", "k")).await.ok()["id"], "r:1");
+    assert_eq!(start(run("r:2", "other")).await.code(), "quota_reached");
+    assert_eq!(start(run("r 2", "other")).await.code(), "invalid");
+    assert_eq!(lines("run.command"), 1, "{}", stage.audit_log());
+    // Another definition is a change.
+    assert_eq!(stage.apply("ci", &workflow("w", DELAY)).await.ok()["version"], 2);
+    assert_eq!(lines("workflow.apply"), 2, "{}", stage.audit_log());
+}
+
 /// Commands and questions of all tenants are in topics that nobody chose: a worker of such a topic sees none.
 #[tokio::test]
 async fn finding_11_a_topic_shows_only_the_jobs_that_its_workers_do() {

@@ -16,9 +16,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
-use crate::fixture::{Daemon, DaemonPlan, Reply, within};
+use crate::fixture::{Daemon, DaemonPlan, Reply, eventually, within};
 
 fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
@@ -27,17 +29,22 @@ fn write(path: &Path, text: &str) {
 
 /// Creates a certificate authority and certificates signed by it.
 fn certificates(folder: &Path) {
+    write(&folder.join("ca.pem"), &authority(folder, &["localhost", "worker-1.example", "stranger.example"]));
+}
+
+/// Creates certificates of these names, and returns the authority that has signed them.
+fn authority(folder: &Path, names: &[&str]) -> String {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    write(&folder.join("ca.pem"), &issuer.pem());
-    for name in ["localhost", "worker-1.example", "stranger.example"] {
+    for name in names {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let params = CertificateParams::new(vec![(*name).to_owned()]).unwrap();
         let signed = params.signed_by(&key, &issuer).unwrap();
         write(&folder.join(format!("{name}.pem")), &signed.pem());
         write(&folder.join(format!("{name}.key")), &key.serialize_pem());
     }
+    issuer.pem()
 }
 
 /// The daemon's files, with client certificates requested.
@@ -49,8 +56,8 @@ fn files(folder: &Path) -> TlsFiles {
     }
 }
 
-/// The reply to a caller with this certificate, or none; an error if there is no TLS with the daemon.
-async fn send(daemon: &Daemon, who: Option<&str>, request: &str) -> std::io::Result<Reply> {
+/// A connection with this certificate, or none; an error if there is no TLS with the daemon.
+async fn connect(daemon: &Daemon, who: Option<&str>) -> std::io::Result<TlsStream<TcpStream>> {
     let file = |name: String| daemon.folder.path().join(name);
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("ca.pem".into())).unwrap()).unwrap();
@@ -69,7 +76,12 @@ async fn send(daemon: &Daemon, who: Option<&str>, request: &str) -> std::io::Res
     let server = ServerName::try_from("localhost").unwrap();
     let stream = daemon.connect().await;
     let connector = TlsConnector::from(std::sync::Arc::new(config));
-    let mut stream = connector.connect(server, stream).await?;
+    connector.connect(server, stream).await
+}
+
+/// The reply to a caller with this certificate, or none; an error if there is no TLS with the daemon.
+async fn send(daemon: &Daemon, who: Option<&str>, request: &str) -> std::io::Result<Reply> {
+    let mut stream = connect(daemon, who).await?;
     stream.write_all(request.as_bytes()).await?;
     let mut message = Vec::new();
     stream.read_to_end(&mut message).await?;
@@ -210,8 +222,83 @@ async fn finding_12_a_renewed_certificate_is_taken_over() {
     }
     write(&folder.join("localhost.key"), &new_key);
     write(&folder.join("ca.pem"), &new_ca);
-    crate::fixture::eventually("the new certificate", async || {
+    eventually("the new certificate", async || {
         send(&daemon, None, probe).await.is_ok_and(|reply| reply.status == 200)
     })
     .await;
+}
+
+/// Reads until this text has come; false if the stream ended before.
+async fn read_until(stream: &mut TlsStream<TcpStream>, seen: &mut String, text: &str) -> bool {
+    let reading = async {
+        let mut piece = [0; 4096];
+        while !seen.contains(text) {
+            match stream.read(&mut piece).await {
+                Ok(read) if read > 0 => seen.push_str(&String::from_utf8_lossy(&piece[..read])),
+                _ => return false,
+            }
+        }
+        true
+    };
+    within(&format!("{text} or the end of the stream"), reading).await
+}
+
+/// A handshake verifies a certificate once. When its authority is removed from the file, its connections lose
+/// their streams, waits and further requests; those of other authorities go on.
+#[tokio::test]
+async fn finding_12_a_removed_client_authority_ends_its_streams() {
+    let mut plan = DaemonPlan::new();
+    let folder = plan.folder.path().to_owned();
+    certificates(&folder);
+    let (kept, removed) = ("worker-1.example", "contractor.example");
+    let other = authority(&folder, &[removed]);
+    let ours = std::fs::read_to_string(folder.join("ca.pem")).unwrap();
+    let clients = folder.join("clients.pem");
+    write(&clients, &format!("{ours}{other}"));
+    let entry = |name: &str| format!("[[client]]\nsan = \"{name}\"\ngrants = [\"hold:job\"]\n");
+    let tokens = folder.join("tokens.toml");
+    write(&tokens, &(entry(kept) + &entry(removed)));
+    plan.config.tokens = Some(tokens);
+    plan.config.tls = Some(TlsFiles { client_ca: Some(clients.clone()), ..files(&folder) });
+    let daemon = plan.start().await;
+    acquire(&daemon, kept, 0).await.ok();
+    let follow = "GET /v1/events HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut streams = Vec::new();
+    for who in [kept, removed] {
+        let (mut stream, mut seen) = (connect(&daemon, Some(who)).await.unwrap(), String::new());
+        stream.write_all(follow.as_bytes()).await.unwrap();
+        assert!(read_until(&mut stream, &mut seen, "retry: 1000").await, "{seen}");
+        streams.push((stream, seen));
+    }
+    let show = "GET /v1/me HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let (mut idle, mut seen) = (connect(&daemon, Some(removed)).await.unwrap(), String::new());
+    idle.write_all(show.as_bytes()).await.unwrap();
+    assert!(read_until(&mut idle, &mut seen, "san:contractor.example").await, "{seen}");
+
+    let remove = async {
+        let clock = leasehold::clock::BootClock::shared();
+        write(&clients, &ours);
+        let removed_at = clock.now();
+        let (stream, seen) = &mut streams[1];
+        assert!(!read_until(stream, seen, "never").await, "it ends");
+        // Within 5 s; the rest is for a busy machine.
+        assert!(clock.now().since(removed_at) < Duration::from_secs(15));
+    };
+    let (waited, ()) = tokio::join!(acquire(&daemon, removed, 60_000), remove);
+    assert_eq!((waited.status, waited.code().as_str()), (401, "unauthorized"), "{waited:?}");
+    seen.clear();
+    idle.write_all(show.as_bytes()).await.unwrap();
+    assert!(read_until(&mut idle, &mut seen, "\"unauthorized\"").await, "{seen}");
+    assert!(seen.contains("authority"), "{seen}");
+    assert!(send(&daemon, Some(removed), show).await.is_err(), "no new connection either");
+    // Those of the other authority have lost nothing.
+    let body = json!({}).to_string();
+    let another = format!(
+        "POST /v1/locks/job:2/acquire HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    send(&daemon, Some(kept), &another).await.unwrap().ok();
+    let (stream, seen) = &mut streams[0];
+    assert!(read_until(stream, seen, "job:2").await, "{seen}");
 }

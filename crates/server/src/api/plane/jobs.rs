@@ -126,6 +126,11 @@ pub(crate) async fn submit_command(
 ) -> Result<(StatusCode, JsonBody<JobView>), Refusal> {
     require_submit_rights(&who, &spec)?;
     if let Work::Exec(argv) = &spec.work {
+        // First, so that refused and repeated submits leave no audit line.
+        let checked = app.plane_for(&who)?.check_submit(&spec).await;
+        if let Some(found) = found_or_conflict(&who, checked)? {
+            return Ok(submit_response(found));
+        }
         let command = argv.first().map_or("", String::as_str);
         require_audited(app.audit.record_before(AuditEntry::new("job.command", &who).detail(command)).await)?;
     }
@@ -148,6 +153,14 @@ fn own_or_conflict(
 ) -> Result<SubmitResponse, Refusal> {
     let reads = |found: &SubmitResponse| !found.repeated || reads_job(who, &found.job);
     refuse_foreign(who, "job", submitted, reads)
+}
+
+/// What a repeated submit finds, unless the caller may not read it.
+fn found_or_conflict(
+    who: &Principal,
+    checked: Result<Option<SubmitResponse>, PlaneError>,
+) -> Result<Option<SubmitResponse>, Refusal> {
+    checked.transpose().map(|found| own_or_conflict(who, found)).transpose()
 }
 
 fn submit_response(submitted: SubmitResponse) -> (StatusCode, JsonBody<JobView>) {

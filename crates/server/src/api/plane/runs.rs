@@ -80,16 +80,24 @@ pub(crate) async fn start(
     let plane = app.plane_for(&who)?;
     let workflow = plane.workflow(&start.workflow).await?;
     require_steps_rights(&who, &workflow, &start)?;
+    let reads = |found: &StartRunResponse| !found.repeated || reads_run(&who, &found.run);
     if runs_commands(&workflow) {
+        // First, so that refused and repeated starts leave no audit line.
+        let checked = plane.check_start(&workflow, &start).await.transpose();
+        if let Some(found) = checked.map(|found| refuse_foreign(&who, "run", found, reads)).transpose()? {
+            return Ok(start_response(found));
+        }
         let act = AuditEntry::new("run.command", &who).detail(&workflow.name);
         require_audited(app.audit.record_before(act).await)?;
     }
     // Of the definition that was checked: a newer one may touch other things.
     let started = plane.start_run_of(workflow, start).await;
-    let reads = |found: &StartRunResponse| !found.repeated || reads_run(&who, &found.run);
-    let started = refuse_foreign(&who, "run", started, reads)?;
+    Ok(start_response(refuse_foreign(&who, "run", started, reads)?))
+}
+
+fn start_response(started: StartRunResponse) -> (StatusCode, JsonBody<RunView>) {
     let status = if started.repeated { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, JsonBody(started.run.into())))
+    (status, JsonBody(started.run.into()))
 }
 
 /// Show a run

@@ -72,9 +72,15 @@ pub(crate) async fn apply(
 ) -> Result<JsonBody<AppliedWorkflow>, Refusal> {
     require_definition_rights(&who, &workflow)?;
     let plane = app.plane_for(&who)?;
-    let act = AuditEntry::new("workflow.apply", &who).detail(&workflow.name);
-    require_audited(app.audit.record_before(act).await)?;
-    let version = plane.apply_workflow(&workflow).await?;
+    // First, so that a definition that is refused, or in force already, leaves no audit line.
+    let version = match plane.check_workflow(&workflow).await? {
+        Some(version) => version,
+        None => {
+            let act = AuditEntry::new("workflow.apply", &who).detail(&workflow.name);
+            require_audited(app.audit.record_before(act).await)?;
+            plane.apply_workflow(&workflow).await?
+        }
+    };
     Ok(JsonBody(AppliedWorkflow { schema_version: SCHEMA_VERSION, name: workflow.name, version }))
 }
 

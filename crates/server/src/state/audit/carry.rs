@@ -13,8 +13,18 @@ use super::segments::SegmentFile;
 use super::verify::{is_unkeyed, verify_lines, verify_unkeyed_lines};
 
 /// Lines that a caller with rights on locks and jobs alone can write in any number.
-const ORDINARY_ACTIONS: [&str; 8] =
-    ["acquire", "hold", "release", "end", "job.cancel", "job.retry", "run.cancel", "run.rerun"];
+const ORDINARY_ACTIONS: [&str; 10] = [
+    "acquire",
+    "hold",
+    "release",
+    "end",
+    "job.command",
+    "job.cancel",
+    "job.retry",
+    "run.command",
+    "run.cancel",
+    "run.rerun",
+];
 
 /// Lines of removed segments to write again, oldest first.
 #[derive(Debug)]
