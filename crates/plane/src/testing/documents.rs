@@ -175,8 +175,7 @@ pub async fn ended_documents_of_an_owner_are_bounded(store: SharedPlaneStore) {
     };
     for kind in [DocumentKind::Job, DocumentKind::Run] {
         let add = async |id: &str, owner: &str, state| {
-            // Two attempts of one step.
-            let body = "{\"steps\":{\"s\":{\"attempt\":2}}}".to_owned();
+            let body = "{\"steps\":{\"s\":{\"attempt\":3}}}".to_owned();
             let new = owned(kind, id, owner, body);
             write_applied(&*store, &new).await;
             if let Some(state) = state {
@@ -200,7 +199,10 @@ pub async fn ended_documents_of_an_owner_are_bounded(store: SharedPlaneStore) {
                 }
             }
         }
-        write_applied(&*store, &job("a0.s.3", "a0")).await;
+        // The id of a third attempt belongs to another's job.
+        let foreign = job("a0.s.3", "other");
+        write_applied(&*store, &foreign).await;
+        end(&foreign, "FAILED").await;
         let signal = Revision { kind: DocumentKind::CancelRequest, ..revision("a0", "DONE") };
         write_applied(&*store, &WriteRequest { revision: signal, ..new_document("signal") }).await;
         assert!(there(kind, "a0").await, "the third one has not been followed by another");
@@ -228,8 +230,7 @@ pub async fn ended_documents_of_an_owner_are_bounded(store: SharedPlaneStore) {
             assert!(there(kind, "a1").await && there(kind, "a2").await);
         } else {
             // The next kind uses the same names.
-            let ids = ["a0.s.2", "a0.s.3", "a1.s.2", "a2.s.2"];
-            for id in ids {
+            for id in ["a0.s.2", "a1.s.2", "a2.s.2"] {
                 end(&job(id, id), "FAILED").await;
             }
             store.purge(DocumentKind::Job, &["FAILED", "CANCELLED"], Duration::ZERO, 100).await.unwrap();

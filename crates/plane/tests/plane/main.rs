@@ -13,6 +13,7 @@ mod examples;
 mod fixture;
 mod key_scopes;
 mod properties;
+mod redis_keys;
 mod replayer;
 mod scheduler;
 mod step_ids;
