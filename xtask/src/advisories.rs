@@ -18,32 +18,33 @@ enum AdvisoryCheck {
     Vulnerable(String),
 }
 
+impl AdvisoryCheck {
+    fn report(&self, what: &str) -> String {
+        match self {
+            Self::Clean => format!("{what}: no known vulnerability"),
+            Self::NotRun(why) => {
+                format!("{what}: NOT RUN, known vulnerabilities were not looked for: {why}")
+            }
+            Self::Vulnerable(report) => format!("{what}: known vulnerabilities:\n{report}"),
+        }
+    }
+}
+
 pub(crate) fn main() -> anyhow::Result<bool> {
     let mut clean = true;
-    for (what, checked) in [("crates", check_crates()?), ("npm packages", check_npm()?)] {
-        match checked {
-            AdvisoryCheck::Clean => println!("{what}: no known vulnerability"),
-            AdvisoryCheck::NotRun(why) => {
-                println!("{what}: NOT RUN, known vulnerabilities were not looked for: {why}")
-            }
-            AdvisoryCheck::Vulnerable(report) => {
-                eprintln!("{what}: known vulnerabilities:\n{report}");
-                clean = false;
-            }
-        }
+    for (what, checked) in [("crates", check_crates(ADVISORY_DATABASE)?), ("npm packages", check_npm()?)] {
+        println!("{}", checked.report(what));
+        clean &= !matches!(checked, AdvisoryCheck::Vulnerable(_));
     }
     Ok(clean)
 }
 
-fn check_crates() -> anyhow::Result<AdvisoryCheck> {
+fn check_crates(database: &str) -> anyhow::Result<AdvisoryCheck> {
     // Asked first: cargo-deny ends with the same exit code without a database and with a vulnerability.
     let mut probe = words("timeout 30 git ls-remote --exit-code");
-    let reached = capture_all(probe.args([ADVISORY_DATABASE, "HEAD"]).env("GIT_TERMINAL_PROMPT", "0"))?;
+    let reached = capture_all(probe.args([database, "HEAD"]).env("GIT_TERMINAL_PROMPT", "0"))?;
     if !reached.success() {
-        return Ok(AdvisoryCheck::NotRun(format!(
-            "{ADVISORY_DATABASE} cannot be reached: {}",
-            reached.last_line()
-        )));
+        return Ok(AdvisoryCheck::NotRun(format!("{database} cannot be reached: {}", reached.last_line())));
     }
     crate::process::need(&["cargo-deny"])?;
     let ended = capture_all(&mut words("cargo deny --all-features --locked check advisories"))?;
@@ -79,6 +80,19 @@ fn judge_npm_report(ended: &CommandResult) -> anyhow::Result<AdvisoryCheck> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Finding 30 of the security review.
+    #[test]
+    fn finding_30_a_check_without_its_database_is_not_run_and_says_so() {
+        let database = concat!(env!("CARGO_MANIFEST_DIR"), "/no-such-database");
+        let checked = check_crates(database).unwrap();
+        assert!(matches!(checked, AdvisoryCheck::NotRun(_)), "{checked:?}");
+        let report = checked.report("crates");
+        assert!(report.starts_with("crates: NOT RUN") && report.contains(database), "{report}");
+        for other in [AdvisoryCheck::Clean, AdvisoryCheck::Vulnerable("RUSTSEC-1".to_owned())] {
+            assert!(!other.report("crates").contains("NOT RUN"), "{other:?}");
+        }
+    }
 
     #[test]
     fn a_registry_without_an_audit_differs_from_a_clean_report() {

@@ -1,6 +1,7 @@
-//! Every test that the docs name must exist, and the proof's page must match the ledger.
+//! Every test that the docs name must exist, the security review's table must name every test of a finding, and the proof's page must
+//! match the ledger.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use anyhow::Context;
@@ -9,7 +10,12 @@ use crate::ledger::Ledger;
 use crate::page;
 
 /// Pages that name tests.
-const PAGES: [&str; 3] = ["docs/traps.md", "docs/hazards.md", "docs/security-review.md"];
+const PAGES: [&str; 3] = ["docs/traps.md", "docs/hazards.md", REVIEW_PAGE];
+
+const REVIEW_PAGE: &str = "docs/security-review.md";
+
+/// Folders with tests.
+const CODE: [&str; 2] = ["crates", "xtask"];
 
 /// What the name of a test begins with that a page names; a number of two digits follows.
 const PREFIXES: [&str; 3] = ["trap_", "finding_", "r"];
@@ -22,15 +28,44 @@ pub(crate) fn main() -> anyhow::Result<bool> {
     }
     named.sort_unstable();
     named.dedup();
-    let mut words = HashSet::new();
-    collect_words(Path::new("crates"), &mut words)?;
-    let mut complete = true;
-    for name in named.iter().filter(|name| !words.contains(*name)) {
-        eprintln!("check-docs: the docs name a test {name}, which does not exist");
-        complete = false;
+    let (mut words, mut findings) = (HashSet::new(), BTreeSet::new());
+    for folder in CODE {
+        read_sources(Path::new(folder), &mut |text| {
+            words.extend(words_of(text).filter(|word| is_test_name(word)).map(str::to_owned));
+            findings.extend(finding_tests(text).map(str::to_owned));
+        })?;
     }
+    let missing = named.iter().filter(|name| !words.contains(*name));
+    let mut problems: Vec<_> =
+        missing.map(|name| format!("the docs name a test {name}, which does not exist")).collect();
+    problems.extend(review_problems(&std::fs::read_to_string(REVIEW_PAGE)?, &findings));
+    problems.iter().for_each(|problem| eprintln!("check-docs: {problem}"));
     page::check(&Ledger::read()?)?;
-    Ok(complete)
+    Ok(problems.is_empty())
+}
+
+/// How the table of the security review differs from the tests of its findings: row `NN` names every test
+/// `finding_NN_…`, and no other.
+fn review_problems(page: &str, findings: &BTreeSet<String>) -> Vec<String> {
+    let rows = page.lines().filter_map(|line| {
+        let (number, rest) = line.strip_prefix("| ")?.split_once(" |")?;
+        Some((number.parse::<u8>().ok()?, rest))
+    });
+    let mut listed = BTreeSet::new();
+    let mut problems = Vec::new();
+    for (number, rest) in rows {
+        for name in named_tests(rest).filter(|name| name.starts_with("finding_")) {
+            if !name.starts_with(&format!("finding_{number:02}_")) {
+                problems.push(format!("{REVIEW_PAGE}: row {number} names {name}, a test of another finding"));
+            } else if !findings.contains(name) {
+                problems.push(format!("{REVIEW_PAGE}: row {number} names {name}, which is no test"));
+            }
+            listed.insert(name);
+        }
+    }
+    let unlisted = findings.iter().filter(|name| !listed.contains(name.as_str()));
+    problems.extend(unlisted.map(|name| format!("{REVIEW_PAGE}: no row names the test {name}")));
+    problems
 }
 
 /// Names such as `trap_07_x`, `finding_15_z` and `r01_y` between back-ticks.
@@ -48,16 +83,25 @@ fn is_test_name(word: &str) -> bool {
         && rest.bytes().all(|at| at.is_ascii_lowercase() || at.is_ascii_digit() || at == b'_')
 }
 
-/// Every identifier in the Rust files below a folder.
-fn collect_words(folder: &Path, words: &mut HashSet<String>) -> anyhow::Result<()> {
+/// The identifiers of a source text.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|at: char| at != '_' && !at.is_ascii_alphanumeric())
+}
+
+/// The functions `finding_NN_…` of a source text.
+fn finding_tests(text: &str) -> impl Iterator<Item = &str> {
+    let functions = text.split("fn ").skip(1).filter_map(|rest| words_of(rest).next());
+    functions.filter(|name| name.starts_with("finding_") && is_test_name(name))
+}
+
+/// Reads every Rust file below a folder.
+fn read_sources(folder: &Path, read: &mut impl FnMut(&str)) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {
-            collect_words(&path, words)?;
+            read_sources(&path, read)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            let found = text.split(|at: char| at != '_' && !at.is_ascii_alphanumeric());
-            words.extend(found.filter(|word| is_test_name(word)).map(str::to_owned));
+            read(&std::fs::read_to_string(&path).with_context(|| path.display().to_string())?);
         }
     }
     Ok(())
@@ -74,5 +118,29 @@ mod tests {
         let text =
             "`finding_15_the_log_is_bounded`, not `finding_5_x`, `finding_15_`, finding_15_y or `finding_15`";
         assert_eq!(named_tests(text).collect::<Vec<_>>(), ["finding_15_the_log_is_bounded"]);
+    }
+
+    #[test]
+    fn the_table_of_the_review_names_every_test_in_its_row() {
+        // Not as one text: the check would take these for tests of this workspace.
+        let code = "async FN finding_01_a() {}\n#[test]\nFN finding_02_b() { finding_03_called(); }\nFN finding_2_c() {}";
+        let code = code.replace("FN", "fn");
+        let tests: BTreeSet<_> = finding_tests(&code).map(str::to_owned).collect();
+        assert_eq!(tests.iter().collect::<Vec<_>>(), ["finding_01_a", "finding_02_b"]);
+        let problems = |page: &str| review_problems(page, &tests);
+        let good = "| # | what | tests |\n|---|---|---|\n| 1 | x | `finding_01_a` |\n| 2 | y | `finding_02_b`, `web/x` |\n";
+        assert_eq!(problems(good), Vec::<String>::new());
+        for (from, to, named) in [
+            ("`finding_02_b`, ", "", "no row names the test finding_02_b"),
+            ("| 2 |", "| 4 |", "row 4 names finding_02_b, a test of another finding"),
+            (
+                "`finding_01_a`",
+                "`finding_01_a`, `finding_01_z`",
+                "row 1 names finding_01_z, which is no test",
+            ),
+        ] {
+            let found = problems(&good.replace(from, to));
+            assert!(found.len() == 1 && found[0].contains(named), "{found:?}");
+        }
     }
 }

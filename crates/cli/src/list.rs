@@ -21,7 +21,7 @@ Examples:
   leasehold list              every held lock
   leasehold list job:         names that begin with job:
   leasehold list --watch      again and again, until ctrl-C
-  leasehold list -o name | xargs -n1 leasehold show")]
+  leasehold list -o name | xargs -d '\\n' -n1 leasehold show --")]
 pub(crate) struct ListArgs {
     /// Only names that begin with this
     #[arg(default_value = "", add = ArgValueCompleter::new(complete::names))]

@@ -2,7 +2,7 @@
 //!
 //! Precedence: flags, `LEASEHOLD_*`, `./leasehold.toml`, the user's file, the system's file, defaults. Every
 //! value keeps its origin for `config show`. `file` reads one file; `layers` merges them. Each file is read once per
-//! command, so that all parts of the command see the same settings. `trust` decides which files may name a store.
+//! command, so that all parts of the command see the same settings. `trust` decides which files may set more than classes.
 
 mod file;
 mod layers;
@@ -50,8 +50,8 @@ Settings stand at the top of the file, before its [class.NAME] tables:
   timeout = \"5s\"                  how long a store may take to answer you
   audit_file = \"/var/log/lh.jsonl\" where `break` writes down who did it and why
 
-`store` and `audit_file` count only if the file is trusted: ./leasehold.toml after `leasehold config trust`, the
-other two if they are yours or root's and no other user can write them.
+Settings count only if the file is trusted: ./leasehold.toml after `leasehold config trust`, the other two if they
+are yours or root's and no other user can write them. Classes count at once.
 
 Examples:
   leasehold config show
@@ -65,10 +65,10 @@ Examples:
         #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
         output: ReportFormat,
     },
-    /// Let a folder's leasehold.toml name the store and the audit file, as long as it is not changed
+    /// Let a folder's leasehold.toml name the store and other settings, as long as it is not changed
     #[command(after_help = "\
 A leasehold.toml comes with its folder, for example with a cloned repository. Its store could be a host that collects
-passwords. So it sets classes, holder and timeout at once, and `store` and `audit_file` only after you trusted it.
+passwords. So it sets classes at once, and everything else only after you trusted it.
 
 Examples:
   leasehold config trust                 # ./leasehold.toml

@@ -1,7 +1,8 @@
 //! Settings that only a trusted file may set, and what a verb does when a file is not trusted.
 //!
-//! A store's URL decides where passwords and tokens are sent, and `audit_file` which file is written. A folder's
-//! `leasehold.toml` comes from others, so it may not decide either before the user has read it.
+//! A store's URL decides where passwords and tokens are sent, `policies` and `audit_file` which files are read and
+//! written, `holder` who this user is to others. A folder's `leasehold.toml` comes from others, so it sets classes only
+//! before the user has read it.
 
 use std::path::{Path, PathBuf};
 
@@ -98,15 +99,23 @@ impl IgnoredSetting {
 impl LayerSettings {
     /// Takes the restricted settings out: key and origin of each.
     pub(super) fn take_restricted(&mut self) -> Vec<(&'static str, String)> {
-        let store = self.store.take().map(|store| ("store", store.origin));
-        let audit_file = self.audit_file.take().map(|file| ("audit_file", file.origin));
-        store.into_iter().chain(audit_file).collect()
+        let origins = [
+            ("store", self.store.take().map(|store| store.origin)),
+            ("policies", self.policies.take().map(|file| file.origin)),
+            ("holder", self.holder.take().map(|holder| holder.origin)),
+            ("timeout", self.timeout.take().map(|timeout| timeout.origin)),
+            ("audit_file", self.audit_file.take().map(|file| file.origin)),
+        ];
+        origins.into_iter().filter_map(|(key, origin)| Some((key, origin?))).collect()
     }
 
     /// Whether this layer sets a restricted setting.
     pub(super) fn sets(&self, key: &str) -> bool {
         match key {
             "store" => self.store.is_some(),
+            "policies" => self.policies.is_some(),
+            "holder" => self.holder.is_some(),
+            "timeout" => self.timeout.is_some(),
             _ => self.audit_file.is_some(),
         }
     }
@@ -116,19 +125,23 @@ impl Settings {
     /// Reports ignored settings once, or refuses to go on without them.
     ///
     /// # Errors
-    /// The verb would use another store than the file names, or a store that excludes no other process.
+    /// The verb would use another store or other classes than the file names, or a store that excludes no other process.
     pub(super) fn check_store_use(&self, store_use: StoreUse) -> anyhow::Result<()> {
-        if let Some(ignored) = self.ignored.iter().find(|one| one.key == "store")
-            && store_use != StoreUse::Inspect
-        {
-            bail!(
-                "{} names a store, and the file {}: this command would act on another store\n\
-                 read it and run `{}`\n\
-                 or name the store with --store or LEASEHOLD_STORE",
-                ignored.origin,
-                ignored.reason.text(),
-                ignored.remedy()
-            );
+        let decisive = [
+            ("store", "store", "act on another store", "--store or LEASEHOLD_STORE"),
+            ("policies", "policy file", "follow other classes", "--policies or LEASEHOLD_POLICIES"),
+        ];
+        for (key, names, otherwise, instead) in decisive.iter().filter(|_| store_use != StoreUse::Inspect) {
+            if let Some(ignored) = self.ignored.iter().find(|one| one.key == *key) {
+                bail!(
+                    "{} names a {names}, and the file {}: this command would {otherwise}\n\
+                     read it and run `{}`\n\
+                     or name the {names} with {instead}",
+                    ignored.origin,
+                    ignored.reason.text(),
+                    ignored.remedy()
+                );
+            }
         }
         if let Some(first) = self.ignored.first() {
             let keys: Vec<_> =

@@ -231,7 +231,7 @@ fn an_unresponsive_store_is_an_error_and_nothing_is_acquired() {
         );
         assert!(!fixture.path("u").exists());
     }
-    fixture.write("leasehold.toml", "timeout = \"300ms\"\n");
+    fixture.write_user_config("timeout = \"300ms\"\n");
     for verb in ["renew", "release"] {
         let output = fixture.run(&[verb, "--token-file", "t"]);
         assert_eq!(exit_code(&output), 2, "{}", stderr_of(&output));

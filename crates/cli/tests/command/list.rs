@@ -61,6 +61,36 @@ fn lists_and_shows_what_is_held() {
     held.iter_mut().for_each(|run| assert_eq!(run.wait_exit_code(), 0));
 }
 
+/// As the help recommends it: names have no white space, and `--` ends the options.
+#[test]
+fn names_reach_other_commands_through_xargs() {
+    let fixture = Fixture::sqlite();
+    let names = ["it's", "say\"hi\"", "-n", "--store", "back\\slash", "$HOME", "a;touch$IFS'ran'"];
+    for (number, name) in names.iter().enumerate() {
+        let file = format!("t{number}");
+        let taken = fixture.run(&["acquire", "--token-file", &file, "--", name]);
+        assert_eq!(exit_code(&taken), 0, "{name}: {}", stderr_of(&taken));
+    }
+    let spaces = fixture.run(&["acquire", "--token-file", "t", "two words"]);
+    assert_eq!(exit_code(&spaces), 2, "{}", stderr_of(&spaces));
+    let line = "set -o pipefail; \"$0\" list -o name | xargs -d '\\n' -n1 \"$0\" show -o json --";
+    let usual = fixture.command(&[]);
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", line, env!("CARGO_BIN_EXE_leasehold")]).current_dir(fixture.path("."));
+    shell.env_clear().envs(usual.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let shown = shell.env("PATH", std::env::var_os("PATH").unwrap()).output().unwrap();
+    assert_eq!(exit_code(&shown), 0, "{}", stderr_of(&shown));
+    let mut found: Vec<String> = serde_json::Deserializer::from_str(&stdout_of(&shown))
+        .into_iter::<serde_json::Value>()
+        .map(|one| one.unwrap()["name"].as_str().unwrap().to_owned())
+        .collect();
+    found.sort_unstable();
+    let mut expected = names.map(str::to_owned);
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    assert!(!fixture.path("ran").exists());
+}
+
 #[test]
 fn show_distinguishes_free_from_error() {
     let fixture = Fixture::sqlite();

@@ -460,7 +460,7 @@ fn a_daemon_without_a_plane_or_a_response_is_reported() {
     );
 
     // The server accepts connections but never responds.
-    front.write("leasehold.toml", "timeout = \"300ms\"\n");
+    front.write_user_config("timeout = \"300ms\"\n");
     let frozen = StoppedProcess::new(serve.pid());
     assert_error_form(
         &front.run(&["job", "list"]),

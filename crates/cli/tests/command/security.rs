@@ -355,7 +355,7 @@ fn finding_19_ids_for_programs_are_not_escaped() {
     assert_eq!(stdout_of(&listed), "job:1\u{fe0f}\n", "{}", stderr_of(&listed));
 }
 
-/// A folder's file may name the policy file.
+/// A trusted folder's file may name the policy file.
 #[test]
 fn finding_02_a_policy_file_is_a_regular_file() {
     let fixture = Fixture::sqlite();
@@ -363,6 +363,7 @@ fn finding_02_a_policy_file_is_a_regular_file() {
     assert!(made.success());
     for file in ["/dev/zero", "fifo", "."] {
         fixture.write("leasehold.toml", &format!("policies = \"{file}\"\n"));
+        assert_eq!(exit_code(&fixture.run(&["config", "trust"])), 0);
         let mut command = fixture.start(&["policy", "show"]);
         assert_eq!(command.wait_exit_code(), 2, "{file}: {}", command.stderr());
         assert!(command.stderr().contains("not a regular file"), "{file}: {}", command.stderr());

@@ -152,16 +152,56 @@ fn finding_02_what_was_ignored_is_shown() {
     let fixture = hostile_folder(Fixture::sqlite(), &listener);
     let shown = parse_valid("config", &stdout_of(&run(&fixture, &["config", "show", "-o", "json"])));
     assert_eq!(shown["settings"]["store"]["origin"], "default");
-    assert_eq!(shown["settings"]["timeout"]["value"], "300ms", "this one needs no trust");
     let ignored = shown["ignored"].as_array().unwrap();
     let keys: Vec<_> = ignored.iter().map(|one| one["setting"].as_str().unwrap()).collect();
-    assert_eq!(keys, ["store", "audit_file"]);
+    assert_eq!(keys, ["store", "timeout", "audit_file"]);
     let text = stdout_of(&run(&fixture, &["config", "show", "--origin"]));
     let line = text.lines().find(|line| line.contains("leasehold.toml:1")).unwrap();
     assert!(line.starts_with("store") && line.contains("the file is not trusted"), "{text}");
     // Overridden by the environment: this one would not be in force anyway.
     let overridden = stdout_of(&fixture.run(&["config", "show", "-o", "json"]));
-    assert_eq!(parse_valid("config", &overridden)["ignored"].as_array().unwrap().len(), 1);
+    assert_eq!(parse_valid("config", &overridden)["ignored"].as_array().unwrap().len(), 2);
+}
+
+/// Each setting that a file can have is tried, also one that a later version adds.
+#[test]
+fn finding_02_an_untrusted_folder_sets_classes_only() {
+    let fixture = Fixture::sqlite();
+    fixture.write("other.toml", "[class.other]\nttl = \"50s\"\n");
+    let mut text = String::new();
+    for key in leasehold::policy::CLI_SETTING_KEYS {
+        let value = match *key {
+            "timeout" => "4s",
+            "policies" => "other.toml",
+            _ => "planted",
+        };
+        text += &format!("{key} = \"{value}\"\n");
+    }
+    fixture.write("leasehold.toml", &format!("{text}[class.own]\nttl = \"45s\"\n"));
+    let settings = || {
+        let shown = stdout_of(&run(&fixture, &["config", "show", "-o", "json"]));
+        let settings = parse_valid("config", &shown)["settings"].as_object().unwrap().clone();
+        let of_folder =
+            |one: &serde_json::Value| one["origin"].as_str().unwrap().starts_with("leasehold.toml:");
+        let found: Vec<_> =
+            settings.into_iter().filter(|(_, one)| of_folder(one)).map(|(key, _)| key).collect();
+        found
+    };
+    assert_eq!(settings(), Vec::<String>::new());
+    assert_eq!(exit_code(&run(&fixture, &["policy", "show", "own"])), 0);
+    assert_eq!(exit_code(&run(&fixture, &["policy", "show", "other"])), 2);
+    // A store by environment does not make the rest of the folder's file count.
+    let policies = fixture.run(&["run", "x", "touch", "ran"]);
+    assert_eq!(exit_code(&policies), 125, "{}", stderr_of(&policies));
+    assert!(stderr_of(&policies).contains("would follow other classes"), "{}", stderr_of(&policies));
+    assert!(!fixture.path("ran").exists());
+    let held = fixture.run(&["--policies", "other.toml", "acquire", "x", "--token-file", "t"]);
+    assert_eq!(exit_code(&held), 0, "{}", stderr_of(&held));
+    assert!(!stdout_of(&fixture.run(&["--policies", "other.toml", "list"])).contains("planted"));
+    assert_eq!(exit_code(&run(&fixture, &["config", "trust"])), 0);
+    let mut known: Vec<_> = leasehold::policy::CLI_SETTING_KEYS.to_vec();
+    known.sort_unstable();
+    assert_eq!(settings(), known);
 }
 
 #[test]

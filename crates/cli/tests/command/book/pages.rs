@@ -142,6 +142,10 @@ fn install() {
     let page = Page::new("operations/install.md")
         .replace("/usr/local/bin", "root/usr/local/bin")
         .replace("/etc/", "root/etc/")
+        // The account is made below `root`, so the page's files stay the test's own; ops_systemd.rs has another owner.
+        .replace("systemd-sysusers", "systemd-sysusers --root=\"$PWD/root\"")
+        .replace("-o leasehold -g leasehold ", "")
+        .replace("runuser -u leasehold -- ", "")
         .tested_elsewhere(&[
             ("systemctl", "needs a machine of its own; ops.rs starts the unit's command line, scripts/test verifies the unit"),
             ("cargo build", "scripts/test builds with every feature"),
@@ -150,9 +154,12 @@ fn install() {
         std::fs::create_dir_all(page.fixture.path(folder)).unwrap();
     }
     std::fs::copy(env!("CARGO_BIN_EXE_leasehold"), page.fixture.path("target/release/leasehold")).unwrap();
-    page.fixture
-        .write("ops/systemd/leasehold.service", include_str!("../../../../../ops/systemd/leasehold.service"));
+    let ops = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ops/systemd");
+    for file in ["leasehold.service", "leasehold.sysusers"] {
+        std::fs::copy(ops.join(file), page.fixture.path("ops/systemd").join(file)).unwrap();
+    }
     let shell = page.run();
+    assert!(shell.fixture.read("root/etc/passwd").contains("leasehold:x:"));
     assert!(shell.fixture.path("root/etc/leasehold/tokens.toml").exists());
     assert_eq!(program_log(&shell), "./nightly-report job:42\n");
 }
