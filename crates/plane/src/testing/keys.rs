@@ -96,8 +96,9 @@ pub async fn names_that_read_alike_are_kept_apart(store: SharedPlaneStore) {
         .enumerate()
         .map(|(number, ((kind, id), (scope, key)))| Revision {
             kind,
-            index_key: texts[number * 7 % texts.len()].clone(),
-            owner: texts[number * 11 % texts.len()].clone(),
+            // Other ones for the run than for the job of the same id.
+            index_key: texts[(number * 7 + number / texts.len()) % texts.len()].clone(),
+            owner: texts[(number * 11 + number / texts.len()) % texts.len()].clone(),
             key: Some(DocumentKey::scoped(scope, key)),
             body: format!("{{\"number\":{number}}}"),
             ..revision(id, if number % 3 == 0 { "PENDING" } else { "SCHEDULED" })
