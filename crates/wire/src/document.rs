@@ -10,11 +10,11 @@ use super::millis;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DocumentView {
-    /// Its name.
+    /// The name of the document.
     pub name: String,
     /// Greater with each write of this name.
     pub version: u64,
-    /// The content.
+    /// The whole content, as text.
     pub value: String,
     /// The time until it expires; missing if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -25,7 +25,7 @@ pub struct Document {
     pub name: Name,
     /// Greater with each write of this name, also after the document was deleted or expired.
     pub version: u64,
-    /// The content.
+    /// The whole content, as text.
     pub value: String,
     /// The time until it expires, by the store's clock; `None` if it does not expire.
     pub remaining: Option<Duration>,
@@ -125,7 +125,7 @@ impl DocumentQuery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpectedVersion {
-    /// Any state.
+    /// Whether it exists or not.
     Any,
     /// It does not exist.
     Absent,
@@ -149,7 +149,7 @@ impl ExpectedVersion {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DocumentWrite {
-    /// The name.
+    /// The document to write.
     pub name: Name,
     /// The whole new content.
     pub value: String,
