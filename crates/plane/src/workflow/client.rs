@@ -66,7 +66,7 @@ pub struct StartRunResponse {
 const MAX_INPUT_COPIES_BYTES: usize = 16 * 1024 * 1024;
 
 /// What a start asks for.
-enum PreparedStart {
+pub(super) enum PreparedStart {
     /// A run that is there already.
     Repeated(Box<StartRunResponse>),
     /// A new run, with its idempotency key.
@@ -120,20 +120,6 @@ impl Plane {
         let out = while_held(&hold, apply).await;
         hold.release().await;
         out
-    }
-
-    /// Checks whether a definition that [`parse`](super::parse) has accepted can be applied, and changes nothing.
-    /// Returns the version in force if it is this definition already.
-    ///
-    /// # Errors
-    /// The caller has as many workflows as it may have, or the store did not respond.
-    pub async fn check_workflow(&self, workflow: &Workflow) -> Result<Option<u64>, PlaneError> {
-        let there = self.writer.call(self.writer.store.read(DocumentKind::Workflow, &workflow.name)).await?;
-        let Some(there) = there else {
-            return self.check_quota(DocumentKind::Workflow).await.map(|()| None);
-        };
-        let body = serde_json::to_string(workflow).unwrap_or_default();
-        Ok((there.body == body).then_some(there.version))
     }
 
     /// Reads a workflow's definition.
@@ -204,41 +190,8 @@ impl Plane {
         }
     }
 
-    /// Checks the start of a run of this definition, and changes nothing. Returns what a repeated start finds;
-    /// `None` if the start would create a run.
-    ///
-    /// # Errors
-    /// The same as for [`start_run`](Self::start_run).
-    pub async fn check_start(
-        &self,
-        workflow: &Workflow,
-        start: &StartRunRequest,
-    ) -> Result<Option<StartRunResponse>, PlaneError> {
-        let (run, key) = match self.prepare_start(workflow.clone(), start.clone()).await? {
-            PreparedStart::Repeated(found) => return Ok(Some(*found)),
-            PreparedStart::New(run, key) => (*run, key),
-        };
-        if let Some(there) = self.writer.find_run(&run.id).await? {
-            return repeated_id(there, &run).map(Some);
-        }
-        if let Some(key) = &key
-            && let Some(id) =
-                self.writer.call(self.writer.store.find_id_by_key(DocumentKind::Run, key)).await?
-        {
-            return repeated_start(self.writer.run(&id).await?, &run).map(Some);
-        }
-        self.check_quota(DocumentKind::Run).await?;
-        if let Some(limit) = self.writer.settings.max_runs_per_org {
-            let running = self.count_running(&run.org).await?;
-            if running >= limit {
-                return Err(PlaneError::LimitReached { org: run.org, running, limit });
-            }
-        }
-        Ok(None)
-    }
-
     /// The run that a start would create, if its fields are allowed.
-    async fn prepare_start(
+    pub(super) async fn prepare_start(
         &self,
         workflow: Workflow,
         start: StartRunRequest,
@@ -267,7 +220,7 @@ impl Plane {
         Ok(PreparedStart::New(Box::new(Run::new(id, workflow, org, start.input)), key))
     }
 
-    async fn count_running(&self, org: &str) -> Result<u64, PlaneError> {
+    pub(super) async fn count_running(&self, org: &str) -> Result<u64, PlaneError> {
         let states = [RunState::Pending.as_str(), RunState::Running.as_str()];
         let query = DocumentQuery {
             index_key: Some(org.to_owned()),
@@ -438,7 +391,7 @@ fn check_input(workflow: &Workflow, input: &Value) -> Result<(), InvalidInput> {
 }
 
 /// The response to a start whose id a run has already.
-fn repeated_id(there: Run, wanted: &Run) -> Result<StartRunResponse, PlaneError> {
+pub(super) fn repeated_id(there: Run, wanted: &Run) -> Result<StartRunResponse, PlaneError> {
     // A run of another scope is not described to this caller.
     if there.key_scope() != wanted.key_scope() {
         let what = format!("the id {} is taken; choose another one", wanted.id);
@@ -447,7 +400,7 @@ fn repeated_id(there: Run, wanted: &Run) -> Result<StartRunResponse, PlaneError>
     repeated_start(there, wanted)
 }
 
-fn repeated_start(there: Run, wanted: &Run) -> Result<StartRunResponse, PlaneError> {
+pub(super) fn repeated_start(there: Run, wanted: &Run) -> Result<StartRunResponse, PlaneError> {
     if there.workflow.name != wanted.workflow.name {
         let (id, workflow) = (there.id, there.workflow.name);
         return Err(PlaneError::Conflict {

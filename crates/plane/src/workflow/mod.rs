@@ -2,9 +2,10 @@
 //!
 //! `definition` is a workflow's definition and `file` reads it from TOML. `run` is the document of one
 //! run. `advance` computes its next version as a pure function, and `engine` applies that under the
-//! run's lock. `client` is the client API.
+//! run's lock. `client` is the client API, and `checks` says what it would refuse.
 
 mod advance;
+mod checks;
 mod client;
 mod definition;
 mod engine;
