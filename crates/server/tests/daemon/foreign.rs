@@ -29,9 +29,16 @@ fn gives(right: &str, needed: &str) -> bool {
 }
 
 fn grants(right: &str) -> Vec<String> {
-    let plane =
-        ["job:evil", "run:evil", "topic:evil-topic", "workflow:evil-flow", "org:evil", "res:evil:evil-gpu"];
-    ["evil"].iter().chain(&plane).map(|scope| format!("{right}:{scope}")).collect()
+    let kinds = [
+        "job:evil",
+        "run:evil",
+        "topic:evil-topic",
+        "workflow:evil-flow",
+        "org:evil",
+        "res:evil:evil-gpu",
+        "doc:evil",
+    ];
+    ["evil"].iter().chain(&kinds).map(|scope| format!("{right}:{scope}")).collect()
 }
 
 /// A request as it is sent.
@@ -71,6 +78,7 @@ fn body(method: &str, path: &str, of: &dyn Fn(&str) -> &'static str) -> Option<S
         })
     };
     let body = match path.rsplit('/').next()? {
+        "{name}" if path.starts_with("/v1/documents") => json!({"value": "new"}),
         "acquire" => json!({"ttl_ms": 60_000}),
         "wait" => json!({"token": token, "wait_ms": 0}),
         "renew" if path.contains("namespaces") => {
@@ -183,6 +191,8 @@ async fn empty_stage() -> (Daemon, Vec<String>) {
 async fn stage() -> (Daemon, Vec<String>) {
     let (daemon, tokens) = empty_stage().await;
     let root = tokens[ROOT].as_str();
+    let document = json!({"value": "victim-content"});
+    daemon.call("PUT", "/v1/documents/victim:victim-lock", Some(root), Some(document)).await.ok();
     let post = async |path: &str, body: Value| daemon.call("POST", path, Some(root), Some(body)).await;
     for name in ["victim:victim-lock", "res:victim:victim-res", "victim"] {
         post(&format!("/v1/locks/{name}/acquire"), json!({"holder": "victim-holder"})).await.ok();
