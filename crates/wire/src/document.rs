@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::millis;
 
+/// The largest version of a document: the largest whole number that JSON carries exactly everywhere.
+const MAX_DOCUMENT_VERSION: u64 = (1 << 53) - 1;
+
 /// A document of the daemon's store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -108,6 +111,7 @@ pub struct DocumentPut {
     pub value: String,
     /// Write only if the document has exactly this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(maximum = 9_007_199_254_740_991_u64))]
     pub if_version: Option<u64>,
     /// Write only if there is no such document.
     #[serde(default)]
@@ -121,11 +125,15 @@ pub struct DocumentPut {
 /// The state that a change of a document expects, as two fields of a request.
 ///
 /// # Errors
-/// Both fields are set.
+/// Both fields are set, or the version is too large.
 pub fn expected_version(if_version: Option<u64>, if_absent: bool) -> Result<ExpectedVersion, InvalidInput> {
     match (if_version, if_absent) {
         (None, false) => Ok(ExpectedVersion::Any),
         (None, true) => Ok(ExpectedVersion::Absent),
+        (Some(version), false) if version > MAX_DOCUMENT_VERSION => {
+            let allowed = format!("must be at most {MAX_DOCUMENT_VERSION}");
+            Err(InvalidInput::new("if_version", version.to_string(), allowed))
+        }
         (Some(version), false) => Ok(ExpectedVersion::Exactly(version)),
         (Some(version), true) => {
             let allowed = "must not be combined with if_absent";

@@ -12,7 +12,8 @@ use super::engine::{run_message, run_revision};
 use super::run::{Run, RunState};
 use crate::error::PlaneError;
 use crate::job::{
-    DEFAULT_TENANT, MAX_STEP_ATTEMPTS, check_json_size, check_key, check_name, check_tenant_prefix, key_scope,
+    DEFAULT_TENANT, MAX_STEP_ATTEMPTS, check_json_size, check_key, check_name, check_tenant_prefix,
+    job_lock_name, key_scope, step_job_id,
 };
 use crate::plane::Plane;
 use crate::scheduler::while_held;
@@ -217,6 +218,7 @@ impl Plane {
         let id = start.id.unwrap_or_else(|| self.writer.new_id_in(&org));
         // Only checks that the id can be part of a lock name; the engine locks the run later.
         crate::fenced_writer::run_lock_name(&id)?;
+        check_job_names(&id, &workflow)?;
         Ok(PreparedStart::New(Box::new(Run::new(id, workflow, org, start.input)), key))
     }
 
@@ -337,7 +339,8 @@ impl Plane {
         let run = self.check_rerun(id, from).await?;
         // The version in the message id: two requests after the same end make one rerun.
         let name = format!("rerun:{id}:{}", run.version);
-        self.send_to_engine(id, &name, json!({"verb": "rerun", "from": from})).await?;
+        self.send_to_engine(id, &name, json!({"verb": "rerun", "from": from, "version": run.version}))
+            .await?;
         Ok(run)
     }
 
@@ -376,6 +379,21 @@ impl Plane {
 }
 
 /// Checks what a run's input takes: one copy in the run, and one in the job of each step that gets it.
+/// Refuses an id with which a step's job could not be locked: the job would be delivered again and again.
+fn check_job_names(id: &str, workflow: &Workflow) -> Result<(), InvalidInput> {
+    for step in &workflow.steps {
+        if job_lock_name(&step_job_id(id, &step.id, MAX_STEP_ATTEMPTS)).is_err() {
+            let why = format!(
+                "is too long: with the longest attempt number, `job:ID.{}.{MAX_STEP_ATTEMPTS}` must have at most {} bytes",
+                step.id,
+                Name::MAX
+            );
+            return Err(InvalidInput::new("id", id, why));
+        }
+    }
+    Ok(())
+}
+
 fn check_input(workflow: &Workflow, input: &Value) -> Result<(), InvalidInput> {
     let long = check_json_size("input", input)?;
     let steps = workflow.steps.iter().filter(|step| step.takes_input()).count();

@@ -138,6 +138,8 @@ impl Engine {
             "start" => vec![RunInput::Start],
             "wake" => vec![RunInput::Tick],
             "cancel" => vec![RunInput::Cancel { why: text("why") }],
+            // Of another end of the run: delivered again after its own rerun has ended.
+            "rerun" if order["version"].as_u64().is_some_and(|version| version != run.version) => Vec::new(),
             "rerun" => vec![RunInput::Rerun { from: text("from") }],
             "result" => {
                 let attempt = order["attempt"].as_u64().and_then(|number| number.try_into().ok());
@@ -226,11 +228,17 @@ impl Engine {
         let mut send: Vec<Message> = begin.map(|job| dispatch_message(job, Duration::ZERO)).collect();
         // Cancelled jobs get a message, so that they end now and not at their own due time.
         send.extend(advance.cancel_jobs.iter().map(|job| crate::job::cancel_message(job)));
+        let allowed_states = if seen.state.is_terminal() {
+            // A rerun without any work ends in the write that begins it.
+            vec![seen.state.as_str()]
+        } else {
+            advance.run.state.predecessors()
+        };
         let write = WriteRequest {
             id: writer.new_id(),
             revision: run_revision(&advance.run, advance.wake_in, &event),
             expected_version: Some(seen.version),
-            allowed_states: advance.run.state.predecessors(),
+            allowed_states,
             quota: None,
             fence: None,
             new_documents: also,

@@ -137,6 +137,27 @@ async fn a_failed_step_ends_the_run_and_it_can_be_rerun_from_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rerun_that_ends_at_once_is_made_once() {
+    let fixture = Fixture::new();
+    let parts = fixture.replica_parts("a", executors());
+    let text = "name = \"w\"\n[[step]]\nid = \"wait\"\ndelay = \"0s\"\n";
+    parts.plane.apply_workflow(&parse("w.toml", text).unwrap()).await.unwrap();
+    let start = StartRunRequest { workflow: "w".into(), id: Some("r".into()), ..StartRunRequest::default() };
+    parts.plane.start_run(start).await.unwrap();
+    let replica = parts.replica(executors());
+    let first = until_run(&fixture, &parts, |run| run.state.is_terminal()).await;
+    parts.plane.rerun("r", "wait").await.unwrap();
+    let run = until_run(&fixture, &parts, |run| run.steps["wait"].attempt == 2).await;
+    assert_eq!((run.state, run.steps["wait"].status), (RunState::Succeeded, StepStatus::Done));
+    drop(replica);
+    // Delivered again, because its acknowledgement was lost.
+    let order = json!({"verb": "rerun", "from": "wait", "version": first.version});
+    let class = run.workflow.class.as_str();
+    let hold = parts.plane.locks().class(class).acquire("run:r").await.unwrap().held().unwrap();
+    assert_eq!(parts.engine.advance(&hold, "r", &order).await.unwrap().version, run.version);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rejected_step_fails_and_a_cancelled_run_stops_its_jobs() {
     let fixture = Fixture::new();
     let parts = fixture.replica_parts("a", executors());

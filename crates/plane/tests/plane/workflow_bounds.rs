@@ -163,6 +163,26 @@ async fn finding_21_a_run_stores_a_bounded_number_of_copies_of_its_input() {
     assert_eq!((jobs.len(), copies), (66, 64));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_id_that_leaves_no_room_for_its_jobs_is_refused() {
+    let fixture = Fixture::new();
+    let parts = fixture.replica_parts("a", Executors::default());
+    let step = step("s".repeat(20), Vec::new());
+    parts.plane.apply_workflow(&workflow(vec![step])).await.unwrap();
+    // `job:`, the id, the step, the attempt and two dots are 512 bytes.
+    let longest = 512 - "job:".len() - 20 - "100".len() - 2;
+    for (length, fits) in [(longest, true), (longest + 1, false)] {
+        let start = StartRunRequest { id: Some("r".repeat(length)), ..start(Value::Null) };
+        match parts.plane.start_run(start).await {
+            Ok(_) => assert!(fits, "{length}"),
+            Err(refused) => {
+                assert!(!fits && refused.to_string().contains("id"), "{length}: {refused}");
+                assert!(refused.to_string().contains("too long"), "{refused}");
+            }
+        }
+    }
+}
+
 /// The steps that a step leads to, by the definition of it.
 fn reachable(workflow: &Workflow, from: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();

@@ -61,7 +61,7 @@ pub(crate) struct ListParams {
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeleteParams {
     /// Delete only this version.
-    #[param(value_type = Option<u64>)]
+    #[param(value_type = Option<u64>, maximum = 9_007_199_254_740_991_u64)]
     if_version: Option<String>,
     /// Delete nothing, only report whether there is such a document.
     #[param(value_type = Option<bool>)]

@@ -129,6 +129,7 @@ async fn mistakes_are_refused_with_the_field() {
         (json!({"value": "x", "ttl_ms": 0}), "ttl_ms"),
         (json!({"value": "x", "ttl_ms": 31_622_400_001_u64}), "ttl_ms"),
         (json!({"value": "x", "if_version": 1, "if_absent": true}), "if_version"),
+        (json!({"value": "x", "if_version": 1_u64 << 53}), "if_version"),
         (json!({"value": 7}), "value"),
         (json!({}), "value"),
         // The name of an unknown field may be a secret in the wrong place: it is not repeated.
@@ -143,6 +144,7 @@ async fn mistakes_are_refused_with_the_field() {
         ("GET", "/v1/documents?limit=1001", "limit"),
         ("GET", "/v1/documents?after=a%20b", "name"),
         ("DELETE", "/v1/documents/policy?if_version=x", "if_version"),
+        ("DELETE", "/v1/documents/policy?if_version=9007199254740992", "if_version"),
         ("DELETE", "/v1/documents/policy?if_absent=1", "if_absent"),
     ] {
         let reply = daemon.call(method, path, root, None).await;
