@@ -12,6 +12,7 @@ mod cancellation;
 mod classes;
 mod clocks;
 mod continue_class;
+mod documents;
 mod events;
 mod fail_open;
 mod faulty_store;
