@@ -17,6 +17,7 @@ use utoipa::IntoParams;
 
 use super::policies::require_audited;
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
+use crate::api::history::parse_list_limit;
 use crate::api::locks::{DEFAULT_STORE_TIMEOUT, check_prefix, parse_duration};
 use crate::api::problem::Refusal;
 use crate::auth::{Principal, Right};
@@ -111,14 +112,7 @@ pub(crate) async fn list(
     Caller(who): Caller,
     QueryParams(which): QueryParams<ListParams>,
 ) -> Result<JsonBody<DocumentListView>, Refusal> {
-    let limit = match which.limit.as_deref() {
-        None => DEFAULT_LIST_LIMIT,
-        Some(text) => {
-            text.parse().ok().filter(|limit| (1..=MAX_LIST_LIMIT).contains(limit)).ok_or_else(|| {
-                Refusal::invalid("limit", format!("limit: must be from 1 to {MAX_LIST_LIMIT}"))
-            })?
-        }
-    };
+    let limit = parse_list_limit(which.limit, DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT)?;
     let mut query = DocumentQuery::new(check_prefix(which.prefix)?, SCAN_PAGE);
     query.after = which.after.map(|after| Name::new(&after)).transpose()?;
     let _share = app.take_list_share(&who)?;

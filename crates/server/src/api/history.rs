@@ -51,8 +51,7 @@ pub(crate) async fn read(
 ) -> Result<JsonBody<HistoryPage>, Refusal> {
     let wanted = HistoryFilter {
         prefixes: scope_prefixes(&who, &check_prefix(which.prefix)?),
-        limit: usize::try_from(parse_number("limit", which.limit, 1, 1000)?.unwrap_or(100))
-            .unwrap_or(MAX_HISTORY_PAGE),
+        limit: parse_list_limit(which.limit, 100, MAX_HISTORY_PAGE)?,
         before: parse_number("before", which.before, 1, MAX_HISTORY_SEQ)?,
     };
     let share = take_history_share(&app, &who)?;
@@ -76,6 +75,12 @@ pub(crate) fn take_history_share(app: &App, who: &Principal) -> Result<Share, Re
 /// The error response when the daemon's database cannot be read.
 pub(crate) fn state_db_unavailable(why: String) -> Refusal {
     Refusal::new(ErrorCode::Overloaded, why).retry_after(std::time::Duration::from_secs(1))
+}
+
+/// The length of a list from a query: from 1 to `most`, or the default.
+pub(crate) fn parse_list_limit(text: Option<String>, default: usize, most: usize) -> Result<usize, Refusal> {
+    let limit = parse_number("limit", text, 1, most as u64)?;
+    Ok(limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(most)))
 }
 
 /// Parses a number in a query, within bounds.

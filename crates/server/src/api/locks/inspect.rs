@@ -9,6 +9,7 @@ use utoipa::IntoParams;
 
 use super::DEFAULT_STORE_TIMEOUT;
 use crate::api::document::{Caller, JsonBody, LockName, QueryParams};
+use crate::api::history::parse_list_limit;
 use crate::api::problem::Refusal;
 use crate::auth::{Principal, Right, Scope};
 use crate::state::app::App;
@@ -66,14 +67,7 @@ pub(crate) async fn list(
     Caller(who): Caller,
     QueryParams(which): QueryParams<LockQuery>,
 ) -> Result<JsonBody<LockList>, Refusal> {
-    let limit = match which.limit.as_deref() {
-        None => DEFAULT_LIST_LIMIT,
-        Some(text) => {
-            text.parse().ok().filter(|limit| (1..=MAX_LIST_LIMIT).contains(limit)).ok_or_else(|| {
-                Refusal::invalid("limit", format!("limit: must be from 1 to {MAX_LIST_LIMIT}"))
-            })?
-        }
-    };
+    let limit = parse_list_limit(which.limit, DEFAULT_LIST_LIMIT, MAX_LIST_LIMIT)?;
     let prefix = check_prefix(which.prefix)?;
     let share = app.take_list_share(&who)?;
     // The share belongs to the scan, not to the caller: the store works on it also without one.

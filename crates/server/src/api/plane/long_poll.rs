@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::document_watchers::DocumentName;
-use crate::api::history::parse_number;
+use crate::api::history::{parse_list_limit, parse_number};
 use crate::api::problem::Refusal;
 use crate::auth::Principal;
 use crate::state::app::App;
@@ -92,6 +92,5 @@ impl LongPollQuery {
 
 /// Parses the `limit` of a list.
 pub(crate) fn parse_limit(text: Option<String>) -> Result<usize, Refusal> {
-    let limit = parse_number("limit", text, 1, 1000)?.unwrap_or(100);
-    Ok(usize::try_from(limit).unwrap_or(1000))
+    parse_list_limit(text, 100, 1000)
 }
