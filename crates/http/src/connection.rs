@@ -83,7 +83,7 @@ pub(crate) fn to_json(document: &impl Serialize) -> Result<Vec<u8>, StoreError> 
 impl fmt::Debug for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The body may contain a token.
-        f.debug_struct("Answer").field("status", &self.status).field("bytes", &self.body.len()).finish()
+        f.debug_struct("HttpResponse").field("status", &self.status).field("bytes", &self.body.len()).finish()
     }
 }
 

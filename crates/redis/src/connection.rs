@@ -338,7 +338,7 @@ impl ConnectionSlot {
 
 impl fmt::Debug for ConnectionSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line")
+        f.debug_struct("ConnectionSlot")
             .field("purpose", &self.purpose)
             .field("connected", &self.live_connection().is_some())
             .finish_non_exhaustive()

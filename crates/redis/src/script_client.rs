@@ -29,7 +29,7 @@ impl LuaScript {
 
 impl fmt::Debug for LuaScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lua").field(&self.script.get_hash()).finish()
+        f.debug_tuple("LuaScript").field(&self.script.get_hash()).finish()
     }
 }
 
@@ -95,6 +95,6 @@ impl ScriptClient {
 
 impl fmt::Debug for ScriptClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scripting").field("line", &self.connection_slot).finish()
+        f.debug_struct("ScriptClient").field("connection_slot", &self.connection_slot).finish()
     }
 }

@@ -142,7 +142,7 @@ impl Drop for WakeSubscription {
 
 impl fmt::Debug for WakeSubscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ear")
+        f.debug_struct("WakeSubscription")
             .field("state", &*self.state.borrow())
             .field("listeners", &self.listeners)
             .finish_non_exhaustive()

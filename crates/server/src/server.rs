@@ -145,7 +145,7 @@ impl UnboundServer {
 
 impl std::fmt::Debug for UnboundServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opened").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("UnboundServer").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

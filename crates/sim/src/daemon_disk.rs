@@ -26,7 +26,7 @@ pub(super) struct DaemonDisk {
 
 impl fmt::Debug for DaemonDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Books").field("waiting", &self.unwritten.len()).finish_non_exhaustive()
+        f.debug_struct("DaemonDisk").field("waiting", &self.unwritten.len()).finish_non_exhaustive()
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct SimTarget {
 
 impl std::fmt::Debug for SimTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Target").finish_non_exhaustive()
+        f.debug_struct("SimTarget").finish_non_exhaustive()
     }
 }
 

@@ -26,7 +26,7 @@ pub struct SpanObserver<T: Tracer> {
 
 impl<T: Tracer> fmt::Debug for SpanObserver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spans").finish_non_exhaustive()
+        f.debug_struct("SpanObserver").finish_non_exhaustive()
     }
 }
 

@@ -116,7 +116,7 @@ impl WorkerSpec {
 
 impl fmt::Debug for WorkerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Orders")
+        f.debug_struct("WorkerSpec")
             .field("who", &self.who)
             .field("class", &self.class)
             .field("names", &self.names)

@@ -111,7 +111,7 @@ pub struct Workers {
 
 impl std::fmt::Debug for Workers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Crew").field("workers", &self.workers.keys()).finish_non_exhaustive()
+        f.debug_struct("Workers").field("workers", &self.workers.keys()).finish_non_exhaustive()
     }
 }
 

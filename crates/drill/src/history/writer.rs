@@ -23,7 +23,7 @@ struct SinkState {
 
 impl fmt::Debug for HistorySink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sink").finish_non_exhaustive()
+        f.debug_struct("HistorySink").finish_non_exhaustive()
     }
 }
 

@@ -52,7 +52,7 @@ impl FenceRule {
 
 impl fmt::Debug for FenceRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule")
+        f.debug_struct("FenceRule")
             .field("required", &self.required)
             .field("methods", &self.methods)
             .field("name_of", &self.name_of.is_some())

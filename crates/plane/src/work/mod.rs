@@ -90,7 +90,7 @@ impl Executors {
 
 impl fmt::Debug for Executors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Works")
+        f.debug_struct("Executors")
             .field("topics", &self.handlers.keys())
             .field("publisher", &self.publisher)
             .field("exec", &self.exec)

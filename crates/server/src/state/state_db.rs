@@ -360,7 +360,7 @@ fn prepare_tables(db: &Connection) -> rusqlite::Result<()> {
 
 impl fmt::Debug for StateDb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").finish_non_exhaustive()
+        f.debug_struct("StateDb").finish_non_exhaustive()
     }
 }
 

@@ -85,7 +85,7 @@ fn sync_error(why: &str) -> StoreError {
 
 impl fmt::Debug for LogSync {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disk").field("handed", &self.committed).finish_non_exhaustive()
+        f.debug_struct("LogSync").field("committed", &self.committed).finish_non_exhaustive()
     }
 }
 

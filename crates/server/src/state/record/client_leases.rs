@@ -349,7 +349,7 @@ fn holder(token: &Token) -> Option<Holder> {
 
 impl fmt::Debug for ClientLeases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").field("leases", &self.table().by_key.len()).finish()
+        f.debug_struct("ClientLeases").field("leases", &self.table().by_key.len()).finish()
     }
 }
 
